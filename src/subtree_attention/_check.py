@@ -1,0 +1,50 @@
+"""Checks of what a user passes in, and the words in which a refusal is put."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def known(what: str, name: Any, allowed: Iterable[str]) -> str:
+    """Return `name` if it is one of `allowed`; otherwise a ValueError with a suggestion."""
+    allowed = list(allowed)
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be one of {', '.join(allowed)}, got {name!r}")
+    if name not in allowed:
+        close = get_close_matches(name.lower(), allowed, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise ValueError(f"unknown {what} '{name}'.{hint} Known: {', '.join(allowed)}")
+    return name
+
+
+def integer(what: str, value: Any, least: int) -> int:
+    """Return `value` if it is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{what} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{what} must be at least {least}, got {value}")
+    return value
+
+
+def finite(what: str, values: Tensor) -> None:
+    """Refuse NaN and infinity. It looks at values, so it belongs where data enters only."""
+    values = values.values() if values.layout == torch.sparse_csr else values
+    if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+        bad = int((~torch.isfinite(values)).sum())
+        raise ValueError(f"{what} must be finite, but {bad} of {values.numel()} values are not")
+
+
+def floating(what: str, values: Any) -> None:
+    """Refuse whatever is not a tensor of floating-point numbers."""
+    if not isinstance(values, Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor, got {type(values).__name__}")
+    if not values.is_floating_point():
+        raise TypeError(f"{what} must hold floating-point numbers, got {values.dtype}")
+
+
+def shape(values: Tensor) -> str:
+    """The shape of a tensor as people write it: [3, 4]."""
+    return str(list(values.shape))

@@ -1,0 +1,200 @@
+r"""The Laplacian positional encoding: eigenvectors that tell a node where in the graph it stands.
+
+Let $L = I - D^{-1/2} A D^{-1/2}$, with $A$ symmetrised, unweighted and without self-loops. Every
+connected component has its own spectrum: the known vector $D^{1/2} 1$ at eigenvalue 0, which says
+nothing beyond the degree, and eigenvectors at eigenvalues above 0. The encoding holds the m
+eigenvectors with the smallest eigenvalues above 0 over all components.
+
+Solving component by component is what makes this well defined on a disconnected graph: there,
+eigenvalue 0 has one vector for each component, and a solver returns an arbitrary mixture of them.
+What stays open: where an eigenvalue repeats within one component (a square grid), any rotation of its
+eigenvectors is as good; the one returned is the same every time on one machine, but may differ
+between machines.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+import torch
+from scipy.sparse.csgraph import connected_components
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.datapipes import functional_transform
+from torch_geometric.transforms import BaseTransform
+
+from .features import append_columns
+
+# Components up to this size are solved densely, many at a time; ARPACK is for the large ones.
+DENSE_UP_TO = 256
+# Entries of the dense blocks that are solved at a time: 32 MB.
+BLOCK_ENTRIES = 2**22
+# Bound on the residual relative to the eigenvalue 2 - lambda; far below float32's resolution.
+TOLERANCE = 1e-9
+# More Lanczos vectors than ARPACK's default: fewer restarts where eigenvalues crowd near 0.
+LANCZOS_VECTORS = 64
+
+
+@functional_transform("add_laplacian_encoding")
+class LaplacianEncoding(BaseTransform):
+    """Append m Laplacian eigenvectors to the features, and keep them as `laplacian_encoding`.
+
+    Each column has unit norm and is zero outside one component; its sign is fixed by making its
+    largest entry positive. Isolated nodes get zeros, and so do the columns that a small graph lacks.
+
+    Args:
+        m: number of eigenvectors.
+
+    Shapes:
+        x: [N, F] -> [N, F + m], dense or CSR as it was; absent -> [N, m].
+        laplacian_encoding: [N, m], float32.
+    """
+
+    def __init__(self, m: int = 3) -> None:
+        if not isinstance(m, int) or m < 0:
+            raise ValueError(f"m is the number of eigenvectors, a whole number from 0; got {m!r}")
+        self.m = m
+
+    def forward(self, data: Data) -> Data:
+        if data.edge_index is None or data.num_nodes is None:
+            raise ValueError("the Laplacian encoding needs a graph with edge_index and num_nodes")
+        vectors, _ = laplacian_eigenvectors(data.edge_index, data.num_nodes, self.m)
+        encoding = torch.from_numpy(vectors).to(data.edge_index.device, torch.float32)
+        data.laplacian_encoding = encoding
+        data.x = encoding if data.x is None else append_columns(data.x, encoding)
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(m={self.m})"
+
+
+def laplacian_eigenvectors(
+    edge_index: Tensor, num_nodes: int, m: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The m eigenvectors of the normalised Laplacian with the smallest eigenvalues above 0.
+
+    Args:
+        edge_index: [2, E]; directions, duplicates and self-loops make no difference.
+        num_nodes: N.
+        m: number of eigenvectors.
+
+    Returns:
+        Vectors [N, m] and eigenvalues [m], float64; columns that do not exist are 0 and NaN.
+    """
+    vectors = np.zeros((num_nodes, m))
+    values = np.full(m, np.nan)
+    if m == 0:
+        return vectors, values
+    transition = _symmetric_transition(edge_index, num_nodes)
+    # One BLAS thread: sums in another order would change the last bits.
+    with threadpool_limits(limits=1, user_api="blas"):
+        found = [pair for part in _components(transition) for pair in _solve(transition, *part, m)]
+    # Rounded, so that equal components come in the order of their first nodes, not of noise.
+    found.sort(key=lambda pair: (round(pair[0], 9), int(pair[1][0])))
+    for column, (value, nodes, vector) in enumerate(found[:m]):
+        vectors[nodes, column] = _signed(vector)
+        values[column] = value
+    return vectors, values
+
+
+Pair = tuple[float, np.ndarray, np.ndarray]  # eigenvalue, nodes [n], vector [n]
+
+
+def _symmetric_transition(edge_index: Tensor, num_nodes: int) -> scipy.sparse.csr_matrix:
+    """D^-1/2 A D^-1/2 [N, N] in float64, of the simple undirected graph."""
+    source, target = edge_index.cpu().numpy()
+    other = source != target
+    ones = np.ones(int(other.sum()))
+    directed = scipy.sparse.csr_matrix(
+        (ones, (source[other], target[other])), shape=(num_nodes, num_nodes)
+    )
+    adjacency = directed + directed.T
+    adjacency.data[:] = 1
+    degree = np.diff(adjacency.indptr)
+    scale = scipy.sparse.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
+    return scipy.sparse.csr_matrix(scale @ adjacency @ scale)
+
+
+def _components(transition: scipy.sparse.csr_matrix) -> Iterator[tuple[int, np.ndarray]]:
+    """The components with at least one edge: (n, nodes [G, n]), those of one size together."""
+    count, label = connected_components(transition, directed=False)
+    size = np.bincount(label, minlength=count)
+    order = np.argsort(label, kind="stable")
+    start = np.cumsum(size) - size
+    for n in np.unique(size[size > 1]):
+        of_this_size = np.flatnonzero(size == n)
+        yield int(n), order[start[of_this_size, None] + np.arange(n)]
+
+
+def _solve(
+    transition: scipy.sparse.csr_matrix, n: int, groups: np.ndarray, m: int
+) -> Iterator[Pair]:
+    """The first m eigenpairs above 0 of every component in groups [G, n]."""
+    if n > DENSE_UP_TO and n > m + 1:
+        for nodes in groups:
+            block = transition[nodes][:, nodes]
+            for value, vector in zip(*_solve_large(block, min(m, n - 2)), strict=True):
+                yield float(value), nodes, vector
+        return
+    at_a_time = max(1, BLOCK_ENTRIES // n**2)
+    for some in np.split(groups, range(at_a_time, len(groups), at_a_time)):
+        blocks = np.eye(n) - _dense_blocks(transition, some)
+        values, vectors = np.linalg.eigh(blocks)  # ascending; the first is the known one at 0
+        for nodes, value, vector in zip(some, values, vectors, strict=True):
+            for k in range(1, min(m + 1, n)):
+                yield float(value[k]), nodes, vector[:, k]
+
+
+def _dense_blocks(transition: scipy.sparse.csr_matrix, groups: np.ndarray) -> np.ndarray:
+    """The components groups [G, n] as dense matrices [G, n, n]."""
+    count, n = groups.shape
+    rows = transition[groups.ravel()].tocoo()  # G * n rows; columns are still nodes of the graph
+    place = np.empty(transition.shape[0], dtype=np.int64)
+    place[groups] = np.arange(n)
+    blocks = np.zeros((count, n, n))
+    blocks[rows.row // n, rows.row % n, place[rows.col]] = rows.data
+    return blocks
+
+
+def _solve_large(
+    transition: scipy.sparse.csr_matrix, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first k eigenpairs above 0 of one component: values [k], vectors [k, n].
+
+    The smallest eigenvalues of L are the largest of I + A_sym, which ARPACK finds without solving
+    linear systems. The known eigenvector at 2 is moved to 0, out of the way.
+    """
+    n = transition.shape[0]
+    known = np.sqrt(_degrees(transition))
+    known /= np.linalg.norm(known)
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        return v + transition @ v - (2 * (known @ v)) * known
+
+    start = np.random.RandomState(0).standard_normal(n)  # its stream is frozen, unlike default_rng
+    start -= (known @ start) * known
+    values, vectors = scipy.sparse.linalg.eigsh(
+        scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=np.float64),
+        k=k,
+        which="LA",
+        v0=start,
+        ncv=min(n, max(2 * k + 1, LANCZOS_VECTORS)),
+        tol=TOLERANCE,
+        maxiter=20 * n,
+    )
+    order = np.argsort(-values, kind="stable")
+    return 2 - values[order], vectors[:, order].T
+
+
+def _degrees(transition: scipy.sparse.csr_matrix) -> np.ndarray:
+    return np.diff(transition.indptr).astype(np.float64)
+
+
+def _signed(vector: np.ndarray) -> np.ndarray:
+    """Make the largest entry positive; the first of those that rounding cannot tell apart."""
+    size = np.abs(vector)
+    first = int(np.argmax(size >= size.max() * (1 - 1e-6)))
+    return vector if vector[first] > 0 else -vector

@@ -1,0 +1,89 @@
+"""Node features as tensors: dense, or sparse CSR where nearly every entry is zero.
+
+The only place that makes CSR tensors, because PyTorch warns about them in two ways.
+"""
+
+import warnings
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+# Above this share of non-zero entries a dense matrix is smaller and faster than a CSR one.
+SPARSE_BELOW = 0.10
+
+
+def csr_tensor(row_starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A `torch.sparse_csr` matrix from its parts, without PyTorch's "beta state" warning.
+
+    Args:
+        row_starts: [N + 1], int64.
+        columns: [nnz], int64, ascending within each row.
+        values: [nnz].
+        shape: (N, F).
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        # The parts come from scipy or from a file whose checksum was compared.
+        return torch.sparse_csr_tensor(row_starts, columns, values, shape, check_invariants=False)
+
+
+def from_scipy(matrix: scipy.sparse.csr_matrix) -> Tensor:
+    """A scipy matrix [N, F] as a float32 CSR tensor without stored zeros or duplicates."""
+    matrix = scipy.sparse.csr_matrix(matrix, dtype=np.float32)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return csr_tensor(
+        torch.from_numpy(matrix.indptr.astype(np.int64)),
+        torch.from_numpy(matrix.indices.astype(np.int64)),
+        torch.from_numpy(matrix.data),
+        matrix.shape,
+    )
+
+
+def to_scipy(x: Tensor) -> scipy.sparse.csr_matrix:
+    """A CSR tensor [N, F] as a scipy matrix that shares its memory."""
+    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
+    return scipy.sparse.csr_matrix(parts, shape=tuple(x.shape))
+
+
+def is_csr(x: Tensor) -> bool:
+    return x.layout == torch.sparse_csr
+
+
+def values_of(x: Tensor) -> Tensor:
+    """The stored entries of dense or CSR features."""
+    return x.values() if is_csr(x) else x
+
+
+def compact(x: Tensor) -> Tensor:
+    """Float32 features [N, F]: CSR if at most `SPARSE_BELOW` of the entries are non-zero, else dense."""
+    if is_csr(x):
+        return x
+    x = x.to(torch.float32)
+    if int(torch.count_nonzero(x)) > SPARSE_BELOW * x.numel():
+        return x.contiguous()
+    # Block by block: the temporaries of a whole matrix would be as large as the matrix.
+    blocks = [scipy.sparse.csr_matrix(block.numpy()) for block in x.split(4096)]
+    return from_scipy(scipy.sparse.vstack(blocks, format="csr"))
+
+
+def normalise_rows(x: Tensor) -> Tensor:
+    """Scale every row of dense or CSR features [N, F] to sum 1; all-zero rows stay zero."""
+    if not is_csr(x):
+        total = x.sum(dim=1, keepdim=True)
+        return x / torch.where(total == 0, torch.ones_like(total), total)
+    matrix = to_scipy(x).copy()
+    total = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
+    total[total == 0] = 1
+    matrix.data = (matrix.data / np.repeat(total, np.diff(matrix.indptr))).astype(np.float32)
+    return from_scipy(matrix)
+
+
+def append_columns(x: Tensor, columns: Tensor) -> Tensor:
+    """Features [N, F] and dense columns [N, m] side by side: [N, F + m], in the layout of `x`."""
+    if not is_csr(x):
+        return torch.cat([x, columns.to(x.dtype)], dim=1)
+    wide = scipy.sparse.hstack([to_scipy(x.cpu()), columns.cpu().numpy()], format="csr")
+    return from_scipy(wide).to(x.device)

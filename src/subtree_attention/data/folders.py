@@ -1,0 +1,180 @@
+"""Where files lie: the data folder, the offline mirror, and the download into a private folder.
+
+Raw files are looked for in the data folder, then in the mirror (which is never written to), and are
+downloaded only after that.
+"""
+
+import hashlib
+import http.client
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from torch_geometric.data import download_url
+
+from .checksums import SHA256
+from .registry import GraphInfo, info
+
+APP = "subtree-attention"
+# A machine without a network should say so at once, not after the system's own minutes.
+DOWNLOAD_TIMEOUT_S = 10.0
+
+Folder = str | os.PathLike[str]
+
+
+class MissingData(FileNotFoundError):
+    """A file is neither in the data folder nor in the mirror, and could not be downloaded."""
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Where a graph would be loaded from now.
+
+    Attributes:
+        status: "embedded" (needs no file), "cached" (already preprocessed), "data folder" or
+            "mirror" (raw files are there), or "download".
+        path: the cache file, or the folder of the raw files; for "download" the folder that they
+            will be put in; None for "embedded".
+    """
+
+    status: Literal["embedded", "cached", "data folder", "mirror", "download"]
+    path: Path | None
+
+
+def data_folder(data_dir: Folder | None = None) -> Path:
+    """The folder for raw and preprocessed files.
+
+    It is `data_dir`, else the environment's `STA_DATA`, else a folder in the user's cache.
+    """
+    chosen = data_dir or os.environ.get("STA_DATA")
+    folder = Path(chosen).expanduser().absolute() if chosen else _user_cache() / APP
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"the data folder {folder} is a file; name a folder (STA_DATA)")
+    return folder
+
+
+def mirror_folder(mirror: Folder | None = None) -> Path | None:
+    """The offline mirror: `mirror`, else the environment's `STA_MIRROR`, else None."""
+    chosen = mirror or os.environ.get("STA_MIRROR")
+    if not chosen:
+        return None
+    folder = Path(chosen).expanduser().absolute()
+    if not folder.is_dir():
+        raise ValueError(f"the mirror {folder} is not a folder; correct STA_MIRROR or unset it")
+    return folder
+
+
+def cache_file(graph: GraphInfo, folder: Path) -> Path:
+    """The file that holds the preprocessed graph. The number goes up when preprocessing changes."""
+    return folder / "processed" / f"{graph.name}.v1.safetensors"
+
+
+def where(
+    name: str, data_dir: Folder | None = None, mirror: Folder | None = None
+) -> Whereabouts:
+    """Tell where a graph would come from, without loading it."""
+    graph = info(name)
+    if not graph.raw_files:
+        return Whereabouts("embedded", None)
+    folder = data_folder(data_dir)
+    cached = cache_file(graph, folder)
+    if cached.is_file():
+        return Whereabouts("cached", cached)
+    if not missing_files(graph, folder):
+        return Whereabouts("data folder", folder / graph.raw_dir)
+    reserve = mirror_folder(mirror)
+    if reserve and not missing_files(graph, reserve):
+        return Whereabouts("mirror", reserve / graph.raw_dir)
+    return Whereabouts("download", folder / graph.raw_dir)
+
+
+def missing_files(graph: GraphInfo, folder: Path) -> list[str]:
+    """The raw files of a graph that a data folder or mirror does not hold."""
+    return [name for name in graph.raw_files if not (folder / graph.raw_dir / name).is_file()]
+
+
+def find_raw(graph: GraphInfo, folder: Path, mirror: Path | None) -> Path | None:
+    """The folder with all raw files of a graph: the data folder's, the mirror's, or None."""
+    for place in filter(None, (folder, mirror)):
+        if not missing_files(graph, place):
+            return place / graph.raw_dir
+    return None
+
+
+def check_checksums(graph: GraphInfo, raw: Path, files: list[str]) -> None:
+    """Refuse a raw file whose checksum is known and differs.
+
+    Args:
+        graph: the graph.
+        raw: the folder with its raw files.
+        files: how to name each of them in the message.
+
+    Raises:
+        ValueError: names the damaged files.
+    """
+    damaged = []
+    for name, file in zip(graph.raw_files, files, strict=True):
+        expected = SHA256.get(f"{graph.raw_dir}/{name}")
+        if expected and hashlib.sha256((raw / name).read_bytes()).hexdigest() != expected:
+            damaged.append(file)
+    if damaged:
+        raise ValueError(
+            f"damaged or foreign raw file of {graph.name!r} (its SHA-256 is not the known one): "
+            f"{', '.join(damaged)}"
+        )
+
+
+def download(graph: GraphInfo, into: Path, data: Path) -> None:
+    """Fetch the raw files of a graph from their public addresses.
+
+    Args:
+        graph: the graph.
+        into: the folder to write to.
+        data: the data folder, for the message when there is no network.
+
+    Raises:
+        MissingData: an address could not be reached.
+    """
+    with _short_timeout():
+        for url, name in zip(graph.urls, graph.raw_files, strict=True):
+            try:
+                download_url(url, str(into), filename=name)
+            except (OSError, http.client.HTTPException) as error:
+                raise MissingData(_how_to_get(graph, url, data, error)) from None
+
+
+def _how_to_get(graph: GraphInfo, url: str, data: Path, error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    lines = "\n".join(f"  {graph.urls[graph.raw_files.index(f)]}" for f in missing_files(graph, data))
+    return (
+        f"the raw files of {graph.name!r} are missing, and {url} could not be fetched ({reason}).\n"
+        f"Put these files into {data / graph.raw_dir}:\n{lines}\n"
+        f"or set STA_MIRROR to a folder that holds {graph.raw_dir}/."
+    )
+
+
+@contextmanager
+def _short_timeout() -> Iterator[None]:
+    """PyG's download takes no timeout of its own; it heeds the socket module's default."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _user_cache() -> Path:
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    if chosen and Path(chosen).is_absolute():
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
+        return Path(os.environ["LOCALAPPDATA"])
+    return Path.home() / ".cache"

@@ -1,0 +1,132 @@
+"""Which nodes are for training, validation and test.
+
+"A" and "B" are random over all nodes; "own" are the splits that a graph brings along, "fixed" is one
+published split in a file. Results on different kinds of split are not comparable.
+"""
+
+import copy
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from .folders import Folder, MissingData, data_folder, mirror_folder
+from .readers import OWN_TEST, OWN_TRAIN, OWN_VAL
+from .registry import GraphInfo, info
+
+Masks = tuple[Tensor, Tensor, Tensor]
+
+# Per cent of the nodes for training and for validation; the test part is the rest.
+PROTOCOLS = {"A": (50, 25), "B": (60, 20)}
+
+
+def random_split(num_nodes: int, protocol: str, seed: int) -> Masks:
+    """A random split over all nodes; the same arguments always give the same split.
+
+    Args:
+        num_nodes: N.
+        protocol: "A" for 50/25/25 or "B" for 60/20/20.
+        seed: of this split's own generator; the global one is left alone.
+
+    Returns:
+        Train, validation and test masks, bool [N] each. Every node is in exactly one.
+    """
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {protocol!r}")
+    generator = torch.Generator().manual_seed(_whole_number(seed))
+    order = torch.randperm(num_nodes, generator=generator)
+    train, val = (num_nodes * share // 100 for share in PROTOCOLS[protocol])
+    parts = order.split([train, val, num_nodes - train - val])
+    return _masks(num_nodes, *parts)
+
+
+def apply_split(
+    data: Data,
+    split: str | None = None,
+    *,
+    seed: int = 0,
+    data_dir: Folder | None = None,
+    mirror: Folder | None = None,
+) -> Data:
+    """A shallow copy of a loaded graph with the masks of another split.
+
+    Args:
+        data: what `load` returned, or any graph for the splits "A" and "B".
+        split: "A", "B", "own", "fixed", or None for the graph's protocol.
+        seed: of a random split; for "own", which of the graph's splits.
+        data_dir: the data folder (only "fixed" reads a file).
+        mirror: the offline mirror (likewise).
+    """
+    graph = info(data.name) if "name" in data else None
+    split = known_split(split, graph)
+    if split == "own":
+        masks = _own_split(data, _whole_number(seed))
+    elif split == "fixed" and graph is not None:
+        masks = _fixed_split(graph, data_folder(data_dir), mirror_folder(mirror))
+    else:
+        masks = random_split(int(data.num_nodes or 0), split, seed)
+    data = copy.copy(data)
+    data.train_mask, data.val_mask, data.test_mask = masks
+    return data
+
+
+def known_split(split: str | None, graph: GraphInfo | None) -> str:
+    """The split asked for, None meaning the protocol; `ValueError` if the graph has no such one."""
+    if graph is None:
+        if split in PROTOCOLS:
+            return str(split)
+        raise ValueError(f"a graph outside the registry has the splits 'A' and 'B', got {split!r}")
+    split = graph.protocol if split is None else split
+    if split not in graph.splits:
+        raise ValueError(
+            f"graph {graph.name!r} has no split {split!r}; it has {', '.join(graph.splits)}"
+        )
+    return split
+
+
+def _own_split(data: Data, index: int) -> Masks:
+    """Column `index` of the graph's own_splits [N, S] as three masks."""
+    count = data.own_splits.shape[1]
+    if index >= count:
+        have = "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
+        raise ValueError(f"graph {data.name!r} has {have} of its own; seed={index} is past the end")
+    codes = data.own_splits[:, index]
+    return codes == OWN_TRAIN, codes == OWN_VAL, codes == OWN_TEST
+
+
+def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Masks:
+    """The published split of a graph, from its file with the arrays train, valid and test."""
+    name = str(graph.fixed_split)
+    path = next((p / name for p in (folder, mirror) if p and (p / name).is_file()), None)
+    if path is None:
+        raise MissingData(
+            f"the fixed split of {graph.name!r} is missing. Put the file {Path(name).name} "
+            f"into {(folder / name).parent}, or set STA_MIRROR to a folder that holds {name}."
+        )
+    try:
+        with np.load(path) as file:
+            parts = [torch.from_numpy(file[part]).long() for part in ("train", "valid", "test")]
+        together = torch.cat(parts)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        raise ValueError(f"{path} is damaged: expected arrays train, valid and test") from None
+    if together.min() < 0 or together.max() >= graph.num_nodes or together.unique().shape != together.shape:
+        raise ValueError(f"{path} is the split of another graph, or names a node twice")
+    return _masks(graph.num_nodes, *parts)
+
+
+def _masks(num_nodes: int, train: Tensor, val: Tensor, test: Tensor) -> Masks:
+    """Node indices as masks [N]."""
+
+    def mask(nodes: Tensor) -> Tensor:
+        return torch.zeros(num_nodes, dtype=torch.bool).index_fill_(0, nodes, True)
+
+    return mask(train), mask(val), mask(test)
+
+
+def _whole_number(seed: int) -> int:
+    if not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is a whole number from 0, got {seed!r}")
+    return seed

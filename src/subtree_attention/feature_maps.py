@@ -1,0 +1,165 @@
+r"""Feature maps: :math:`\mathrm{sim}(q, k) = \phi(q) \cdot \phi(k)` with :math:`\phi \ge 0`.
+
+A feature map takes [..., d] to [..., m] and must not be negative: attention weights are shares.
+Those with random projections are modules, so their projections are saved with the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import _check
+
+FeatureMap = Callable[[Tensor], Tensor]
+
+
+def elu(x: Tensor) -> Tensor:
+    """elu(x) + 1, the paper's choice."""
+    return F.elu(x) + 1
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return F.relu(x)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), smooth and positive everywhere."""
+    return F.softplus(x)
+
+
+class _RandomFeatures(nn.Module):
+    r"""exp(w.x - r |x|^2) over block-orthogonal Gaussian directions w.
+
+    With inputs scaled by :math:`d^{-1/4}`, r = 1/2 estimates the softmax kernel without bias and
+    r = 1 the RBF kernel: both are positive, so denominators are too.
+
+    Args:
+        channels: d, the width of a query or key.
+        num_features: m, the number of random directions; the error shrinks like 1/sqrt(m).
+    """
+
+    norm_factor: float
+    projection: Tensor
+
+    def __init__(self, channels: int, num_features: int = 128) -> None:
+        super().__init__()
+        self.channels = _check.integer("channels", channels, 1)
+        self.num_features = _check.integer("num_features", num_features, 1)
+        self.register_buffer("projection", torch.empty(num_features, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new directions from torch's global generator."""
+        self.projection.copy_(_orthogonal_gaussian(self.num_features, self.channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d] -> [..., m]."""
+        if x.size(-1) != self.channels:
+            raise ValueError(
+                f"this feature map was made for {self.channels} channels, got {x.size(-1)}"
+            )
+        x = x * self.channels**-0.25
+        log_features = x @ self.projection.to(x.dtype).t()
+        log_features = log_features - self.norm_factor * x.square().sum(-1, keepdim=True)
+        return log_features.exp() / math.sqrt(self.num_features)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, num_features={self.num_features}"
+
+
+class SoftmaxFeatures(_RandomFeatures):
+    r"""Positive random features of the softmax kernel :math:`\exp(q \cdot k / \sqrt d)`."""
+
+    norm_factor = 0.5
+
+
+class RBFFeatures(_RandomFeatures):
+    r"""Positive random features of the RBF kernel :math:`\exp(-|q - k|^2 / (2 \sqrt d))`."""
+
+    norm_factor = 1.0
+
+
+FEATURE_MAPS: dict[str, Callable[[int], FeatureMap]] = {
+    "elu": lambda channels: elu,
+    "relu": lambda channels: relu,
+    "softplus": lambda channels: softplus,
+    "softmax-features": SoftmaxFeatures,
+    "rbf-features": RBFFeatures,
+}
+"""Name -> a function that makes the map for keys of the given width."""
+
+RANDOM = ("softmax-features", "rbf-features")
+
+
+def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
+    """The feature map of a layer whose queries and keys are `channels` wide.
+
+    A callable of the user's is tried once on a small sample and refused if it is negative there.
+    """
+    if isinstance(feature_map, str):
+        return FEATURE_MAPS[_check.known("feature map", feature_map, FEATURE_MAPS)](channels)
+    if not callable(feature_map):
+        raise TypeError(
+            f"feature_map must be a name ({', '.join(FEATURE_MAPS)}) or a function of a tensor, "
+            f"got {feature_map!r}"
+        )
+    device = next(iter(_tensors_of(feature_map)), torch.empty(0)).device
+    sample = torch.linspace(-3, 3, 8 * channels, device=device).view(8, 1, channels)
+    with torch.no_grad():
+        check_output(feature_map(sample), sample)
+        check_non_negative(feature_map(sample))
+    return feature_map
+
+
+def fixed(feature_map: str | FeatureMap) -> FeatureMap:
+    """The feature map of one functional call: random maps must come as modules."""
+    if isinstance(feature_map, str) and feature_map in RANDOM:
+        raise ValueError(
+            f"'{feature_map}' draws random projections, which one call would throw away: build "
+            "the module once (subtree_attention.feature_maps) and pass that"
+        )
+    if callable(feature_map):
+        return feature_map
+    return build(feature_map, 1)
+
+
+def check_output(features: Tensor, x: Tensor) -> None:
+    """Refuse what is not [..., m] for an input of [..., d]."""
+    if not isinstance(features, Tensor) or features.shape[:-1] != x.shape[:-1]:
+        got = _check.shape(features) if isinstance(features, Tensor) else type(features).__name__
+        raise ValueError(f"a feature map takes {_check.shape(x)} to [..., m], this one gave {got}")
+
+
+def check_non_negative(features: Tensor) -> None:
+    """Refuse negative features. It looks at values: not for a compiled or captured step."""
+    if bool((features < 0).any()):
+        raise ValueError(
+            "a feature map must not be negative (attention weights are shares of a whole), but "
+            f"this one gave {float(features.min()):.4g}"
+        )
+
+
+def _tensors_of(feature_map: FeatureMap) -> list[Tensor]:
+    if not isinstance(feature_map, nn.Module):
+        return []
+    return [*feature_map.parameters(), *feature_map.buffers()]
+
+
+def _orthogonal_gaussian(rows: int, columns: int) -> Tensor:
+    """[rows, columns]: orthogonal within blocks of `columns` rows, norms as of Gaussian vectors.
+
+    Orthogonal directions estimate the kernel with less variance than independent ones.
+    """
+    blocks = []
+    for start in range(0, rows, columns):
+        orthogonal, upper = torch.linalg.qr(torch.randn(columns, columns))
+        orthogonal = orthogonal * upper.diagonal().sign()  # uniform over rotations
+        blocks.append(orthogonal.t()[: rows - start])
+    norms = torch.randn(rows, columns).norm(dim=1, keepdim=True)
+    return torch.cat(blocks) * norms

@@ -1,0 +1,318 @@
+"""The graph that messages walk on: any adjacency in, a transition matrix and its transpose out.
+
+Row i of the transition matrix A receives, column j sends. `Graph` keeps A and its transpose in
+compressed rows, built once; the operator needs nothing else of a graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.typing import SparseTensor
+
+from . import _check
+
+TRANSITIONS = {
+    "rw": "A D^-1: a sender splits its mass over its (weighted) out-degree",
+    "sym": "D^-1/2 A D^-1/2: the sender's out-degree and the receiver's in-degree",
+    "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
+}
+INT32_MAX = 2**31 - 1
+
+
+class CSR(NamedTuple):
+    """A sparse matrix in compressed rows, as the backends take it.
+
+    Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row.
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    weight: Tensor
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """Where the entries of a matrix are, with the raw edge weights (None: all are 1)."""
+
+    rowptr: Tensor
+    col: Tensor
+    edge_weight: Tensor | None
+
+    def rows(self) -> Tensor:
+        """The row of each entry, [E]."""
+        return csr_rows(self.rowptr)
+
+    def to(self, device: torch.device) -> _Pattern:
+        weight = None if self.edge_weight is None else self.edge_weight.to(device)
+        return _Pattern(self.rowptr.to(device), self.col.to(device), weight)
+
+
+class Graph:
+    r"""A graph and its transition matrix :math:`\hat A`, ready to be walked on.
+
+    Edges follow PyG: messages go from `edge_index[0]` (sources) to `edge_index[1]` (targets), and
+    parallel edges add up.
+
+    Args:
+        edge_index: `[2, E]` integer tensor, PyG `EdgeIndex`, `SparseTensor` or `torch.sparse`
+            matrix (rows are targets, as PyG's `adj_t`), or scipy sparse matrix (rows are sources,
+            as in PyG's `from_scipy_sparse_matrix`).
+        num_nodes: number of nodes; by default what the adjacency implies.
+        edge_weight: `[E]` weights; not with a matrix, which brings its own. They are constants:
+            no gradient flows into them.
+        transition: `"rw"` (the paper's :math:`A D^{-1}`), `"sym"`, `"mean"`, or None, which takes
+            the edge weights as they are: any transition matrix.
+        self_loops: add a loop of weight 1 to every node that has none.
+
+    Example:
+        >>> graph = Graph(torch.tensor([[0, 1, 1], [1, 0, 2]]))
+        >>> graph
+        Graph(num_nodes=3, num_edges=3, transition='rw')
+    """
+
+    def __init__(
+        self,
+        edge_index: Any,
+        num_nodes: int | None = None,
+        edge_weight: Tensor | None = None,
+        transition: str | None = "rw",
+        self_loops: bool = False,
+    ) -> None:
+        if transition is not None:
+            _check.known("transition", transition, TRANSITIONS)
+        source, target, weight, implied = _read_adjacency(edge_index, edge_weight)
+        self.num_nodes = _count_nodes(source, target, num_nodes, implied)
+        self.transition = transition
+        self.self_loops = bool(self_loops)
+        _check_weights(weight, source, transition)
+        if self_loops:
+            source, target, weight = _add_self_loops(source, target, weight, self.num_nodes)
+
+        self._receive = _pattern(target, source, weight, self.num_nodes)
+        self._send = _pattern(source, target, weight, self.num_nodes)
+        self._source_scale, self._target_scale = self._scales()
+        self._weights: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+        self._powers: dict[int, Any] = {}  # filled by ops.softmax
+
+    @property
+    def num_edges(self) -> int:
+        """Number of directed edges, added self-loops included."""
+        return self._receive.col.numel()
+
+    @property
+    def device(self) -> torch.device:
+        return self._receive.col.device
+
+    @property
+    def edge_index(self) -> Tensor:
+        """`[2, E]`: sources and targets, in the order of :meth:`matrix`'s entries."""
+        return torch.stack([self._receive.col.long(), self._receive.rows()])
+
+    def matrix(self, dtype: torch.dtype = torch.float32) -> CSR:
+        r""":math:`\hat A`, rows receive."""
+        return CSR(self._receive.rowptr, self._receive.col, self._entries(dtype)[0])
+
+    def transpose(self, dtype: torch.dtype = torch.float32) -> CSR:
+        r""":math:`\hat A^T`, rows send."""
+        return CSR(self._send.rowptr, self._send.col, self._entries(dtype)[1])
+
+    def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
+        r""":math:`\hat A` as a dense [N, N] matrix, for definitions and tests."""
+        out = torch.zeros(self.num_nodes, self.num_nodes, dtype=dtype, device=self.device)
+        source, target = self.edge_index
+        return out.index_put_((target, source), self.matrix(dtype).weight, accumulate=True)
+
+    def to(self, device: torch.device | str) -> Graph:
+        """The same graph on another device; itself if it is there already."""
+        device = torch.device(device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        if device == self.device:
+            return self
+        moved = object.__new__(Graph)
+        moved.num_nodes, moved.transition = self.num_nodes, self.transition
+        moved.self_loops = self.self_loops
+        moved._receive, moved._send = self._receive.to(device), self._send.to(device)
+        moved._source_scale = _moved(self._source_scale, device)
+        moved._target_scale = _moved(self._target_scale, device)
+        moved._weights, moved._powers = {}, {}
+        return moved
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"transition={self.transition!r})"
+        )
+
+    def _scales(self) -> tuple[Tensor | None, Tensor | None]:
+        """What a transition multiplies an edge by: [N] by source, [N] by target, in float64."""
+        if self.transition == "rw":
+            return _inverse(_degree(self._send)), None
+        if self.transition == "mean":
+            return None, _inverse(_degree(self._receive))
+        if self.transition == "sym":
+            return _inverse(_degree(self._send)).sqrt(), _inverse(_degree(self._receive)).sqrt()
+        return None, None
+
+    def _entries(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The entries of the matrix and of its transpose, rounded once from float64."""
+        if dtype not in self._weights:
+            receive = _scaled(self._receive, self._target_scale, self._source_scale)
+            send = _scaled(self._send, self._source_scale, self._target_scale)
+            self._weights[dtype] = (receive.to(dtype), send.to(dtype))
+        return self._weights[dtype]
+
+
+def csr_rows(rowptr: Tensor) -> Tensor:
+    """The row of each entry of a CSR matrix, [E]."""
+    counts = (rowptr[1:] - rowptr[:-1]).long()
+    return torch.repeat_interleave(counts)
+
+
+def _read_adjacency(
+    adjacency: Any, edge_weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
+    """Sources [E], targets [E], weights [E] or None, and the number of nodes it implies."""
+    if isinstance(adjacency, Graph):
+        raise TypeError("this is a Graph already: pass it on as it is")
+    if isinstance(adjacency, SparseTensor):
+        return _from_matrix(*adjacency.coo(), adjacency.sparse_sizes(), edge_weight)
+    if isinstance(adjacency, Tensor):
+        if adjacency.layout != torch.strided:
+            coo = adjacency.to_sparse_coo().coalesce()
+            row, col = coo.indices()
+            return _from_matrix(row, col, coo.values(), coo.shape, edge_weight)
+        return _from_edge_index(adjacency, edge_weight)
+    if hasattr(adjacency, "tocoo"):  # scipy.sparse, whose rows are sources
+        coo = adjacency.tocoo()
+        row, col = torch.from_numpy(coo.row.astype("int64")), torch.from_numpy(coo.col.astype("int64"))
+        values = torch.from_numpy(coo.data * 1.0)
+        return _from_matrix(col, row, values, coo.shape, edge_weight)
+    raise TypeError(
+        "the adjacency must be an edge_index tensor of shape [2, E], a SparseTensor, or a "
+        f"torch.sparse or scipy.sparse matrix, got {type(adjacency).__name__}"
+    )
+
+
+def _from_edge_index(
+    edge_index: Tensor, edge_weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
+    if edge_index.dtype.is_floating_point or edge_index.dtype.is_complex:
+        raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")
+    if edge_weight is not None:
+        _check.floating("edge_weight", edge_weight)
+        if edge_weight.shape != edge_index.shape[1:]:
+            raise ValueError(
+                f"edge_weight must have shape [{edge_index.size(1)}], one weight per edge, "
+                f"got {_check.shape(edge_weight)}"
+            )
+        edge_weight = edge_weight.to(edge_index.device)
+    sizes = getattr(edge_index, "sparse_size", lambda: (None, None))()  # PyG's EdgeIndex
+    known_sizes = [size for size in sizes if size is not None]
+    plain = edge_index.as_subclass(Tensor).long()
+    return plain[0], plain[1], edge_weight, max(known_sizes, default=None)
+
+
+def _from_matrix(
+    row: Tensor, col: Tensor, values: Tensor | None, sizes: Any, edge_weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
+    """Edges of a square matrix whose rows receive."""
+    if edge_weight is not None:
+        raise ValueError("a sparse matrix brings its own weights: leave edge_weight out")
+    if len(sizes) != 2 or sizes[0] != sizes[1]:
+        raise ValueError(f"the adjacency matrix must be square, got {list(sizes)}")
+    if values is not None and not values.is_floating_point():
+        values = values.double()
+    return col.long(), row.long(), values, int(sizes[0])
+
+
+def _count_nodes(source: Tensor, target: Tensor, num_nodes: int | None, implied: int | None) -> int:
+    low, high = 0, -1
+    if source.numel():
+        low = int(torch.minimum(source.min(), target.min()))
+        high = int(torch.maximum(source.max(), target.max()))
+    if low < 0:
+        raise ValueError(f"edge_index holds the negative index {low}")
+    if num_nodes is None:
+        return max(high + 1, implied or 0)
+    _check.integer("num_nodes", num_nodes, 0)
+    if high >= num_nodes or (implied or 0) > num_nodes:
+        found = f"index {high}" if high >= num_nodes else f"a matrix of {implied} nodes"
+        raise ValueError(f"num_nodes={num_nodes}, but the adjacency has {found}")
+    return num_nodes
+
+
+def _check_weights(weight: Tensor | None, source: Tensor, transition: str | None) -> None:
+    if weight is None:
+        return
+    if weight.requires_grad:
+        raise ValueError(
+            "edge weights are constants of the walk and get no gradient: pass edge_weight.detach()"
+        )
+    _check.finite("edge_weight", weight)
+    if transition is not None and source.numel() and float(weight.min()) < 0:
+        raise ValueError(
+            f"transition '{transition}' needs non-negative edge weights, got {float(weight.min())};"
+            " transition=None takes weights as they are"
+        )
+
+
+def _add_self_loops(
+    source: Tensor, target: Tensor, weight: Tensor | None, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Add a loop of weight 1 where there is none."""
+    has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=source.device)
+    has_loop[source[source == target]] = True
+    loops = (~has_loop).nonzero().flatten()
+    if weight is not None:
+        weight = torch.cat([weight, weight.new_ones(loops.numel())])
+    return torch.cat([source, loops]), torch.cat([target, loops]), weight
+
+
+def _pattern(row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int) -> _Pattern:
+    """Compress the rows; the order is canonical, so equal graphs give equal results."""
+    order = torch.argsort(row * max(num_nodes, 1) + col, stable=True)
+    rowptr = torch.zeros(num_nodes + 1, dtype=torch.long, device=row.device)
+    torch.cumsum(torch.bincount(row, minlength=num_nodes), dim=0, out=rowptr[1:])
+    small = max(num_nodes, row.numel()) <= INT32_MAX
+    dtype = torch.int32 if small else torch.int64
+    return _Pattern(
+        rowptr.to(dtype), col[order].to(dtype), None if weight is None else weight[order]
+    )
+
+
+def _degree(pattern: _Pattern) -> Tensor:
+    """Weighted degree of each row, [N], in float64."""
+    if pattern.edge_weight is None:
+        return (pattern.rowptr[1:] - pattern.rowptr[:-1]).double()
+    return torch.segment_reduce(
+        pattern.edge_weight.double(), "sum", offsets=pattern.rowptr.long(), initial=0.0
+    )
+
+
+def _inverse(degree: Tensor) -> Tensor:
+    """1 / degree, and 0 where the degree is 0: no edge, no division."""
+    return torch.where(degree > 0, 1 / degree, torch.zeros_like(degree))
+
+
+def _scaled(pattern: _Pattern, row_scale: Tensor | None, col_scale: Tensor | None) -> Tensor:
+    """Raw weights times the scales of their row and column, [E], in float64."""
+    if pattern.edge_weight is None:
+        weight = torch.ones(pattern.col.numel(), dtype=torch.float64, device=pattern.col.device)
+    else:
+        weight = pattern.edge_weight.double()
+    if row_scale is not None:
+        weight = weight * row_scale[pattern.rows()]
+    if col_scale is not None:
+        weight = weight * col_scale[pattern.col.long()]
+    return weight
+
+
+def _moved(tensor: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if tensor is None else tensor.to(device)

@@ -1,0 +1,104 @@
+"""A linear map that also takes sparse features: bag-of-words rows are never made dense.
+
+Dropout belongs to it because on a sparse matrix it only needs to drop the non-zeros: zeros stay
+zero either way, so this is the same thing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+from torch_geometric.nn import Linear
+
+from .. import _check
+from ..graph import CSR, csr_rows
+from ..ops import recurrence
+
+
+class SparseLinear(Linear):
+    """x W^T + b, after dropout on x, for dense or CSR x.
+
+    Args:
+        in_channels: columns of x; -1 takes them from the first x that comes.
+        out_channels: columns of the result.
+        bias: whether to learn b.
+        dropout: share of the entries of x to drop in training.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, bias: bool = True, dropout: float = 0.0
+    ) -> None:
+        super().__init__(in_channels, out_channels, bias=bias)
+        self.dropout = check_dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, in_channels] -> [N, out_channels]."""
+        if x.size(-1) != self.weight.size(-1):
+            raise ValueError(f"x has {x.size(-1)} channels, this layer takes {self.weight.size(-1)}")
+        if x.layout != torch.sparse_csr:
+            return super().forward(F.dropout(x, self.dropout, self.training))
+        matrix, transpose, order = _both_ways(x)
+        values = F.dropout(matrix.weight, self.dropout, self.training)
+        out = _SparseProduct.apply(
+            self.weight.t().contiguous(),
+            matrix._replace(weight=values),
+            transpose._replace(weight=values[order]),
+        )
+        return out if self.bias is None else out + self.bias
+
+
+def check_features(x: Any) -> None:
+    """Refuse what no layer can take as node features, in words."""
+    if isinstance(x, tuple | list):
+        raise ValueError(
+            "bipartite inputs (a pair of feature matrices) are not supported: subtree attention "
+            "walks within one set of nodes, so pass a single x"
+        )
+    _check.floating("x", x)
+    if x.dim() != 2:
+        raise ValueError(f"x must have shape [N, channels], got {_check.shape(x)}")
+    if x.layout not in (torch.strided, torch.sparse_csr):
+        raise ValueError(f"x must be dense or torch.sparse_csr, got {x.layout}: use x.to_sparse_csr()")
+
+
+def check_dropout(dropout: float) -> float:
+    """Refuse what is not a probability below 1."""
+    if isinstance(dropout, bool) or not isinstance(dropout, int | float):
+        raise TypeError(f"dropout must be a number, got {dropout!r}")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+    return float(dropout)
+
+
+class _SparseProduct(torch.autograd.Function):
+    """CSR times dense with a gradient for the dense factor: the features are data."""
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, matrix: CSR, transpose: CSR) -> Tensor:
+        ctx.transpose = transpose
+        return recurrence.product(matrix, dense)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return recurrence.product(ctx.transpose, grad.contiguous()), None, None
+
+
+_TRANSPOSES = WeakIdKeyDictionary()  # x -> (matrix, transpose, order), as long as x lives
+
+
+def _both_ways(x: Tensor) -> tuple[CSR, CSR, Tensor]:
+    """A CSR matrix, its transpose, and where the transpose's entries stand in the matrix."""
+    if x not in _TRANSPOSES:
+        index = torch.int32 if max(*x.shape, x.values().numel()) < 2**31 else torch.int64
+        matrix = CSR(x.crow_indices().to(index), x.col_indices().to(index), x.values().detach())
+        order = torch.argsort(matrix.col, stable=True)
+        counts = torch.bincount(matrix.col, minlength=x.size(1))
+        rowptr = F.pad(counts.cumsum(0), (1, 0)).to(index)
+        rows = csr_rows(matrix.rowptr).to(index)
+        transpose = CSR(rowptr, rows[order].contiguous(), matrix.weight[order])
+        _TRANSPOSES[x] = (matrix, transpose, order)
+    return _TRANSPOSES[x]

@@ -1,0 +1,225 @@
+"""The backend table of the operator, and the custom ops through which torch sees a backend.
+
+A backend is two functions, forward and backward, and a reason why it cannot run somewhere. The
+custom ops give every backend autograd, `torch.compile(fullgraph=True)` and autocast for free.
+To add one: write the two functions, test them against `definition.py`, and add a line to
+`BACKENDS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _check
+from ..graph import CSR, Graph
+from . import recurrence
+
+
+@dataclass(frozen=True)
+class Backend:
+    """How subtree attention is computed. `query` and `key` are phi(q), phi(k) >= 0.
+
+    Attributes:
+        forward: `(query, key, value, hop_weights, matrix, hops, eps, keep_readouts)` ->
+            `(out, readouts)`. `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights`
+            [K + 1, H] or None, `matrix` the CSR of A. `out` is the weighted sum over hops
+            [N, H, c], or all levels [K + 1, N, H, c] without weights. `readouts` [K, N, H, c + 1]
+            are what the backward pass needs; empty unless `keep_readouts`.
+        backward: `(grad, query, key, value, hop_weights, readouts, matrix, transpose, hops, eps)`
+            -> gradients of query, key, value and hop_weights (None without weights).
+        refusal: `(device, dtype)` -> None if it can run there, otherwise why not.
+        summary: one line for `sta info`.
+    """
+
+    forward: Callable[..., tuple[Tensor, Tensor]]
+    backward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor | None]]
+    refusal: Callable[[torch.device, torch.dtype], str | None]
+    summary: str
+
+
+BACKENDS: dict[str, Backend] = {
+    "torch": Backend(
+        recurrence.forward,
+        recurrence.backward,
+        lambda device, dtype: None,
+        "one sparse product per hop in plain torch; any device, float32 and float64",
+    ),
+}
+
+
+def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
+    """The backend to run: `name`, or for "auto" the environment's `STA_BACKEND`, or the rule.
+
+    The rule: the first backend of the table that does not refuse.
+    """
+    if name == "auto":
+        name = os.environ.get("STA_BACKEND", "auto")
+    _check.known("backend", name, ["auto", *BACKENDS])
+    if name == "auto":
+        return next(n for n, backend in BACKENDS.items() if not backend.refusal(device, dtype))
+    reason = BACKENDS[name].refusal(device, dtype)
+    if reason:
+        raise ValueError(f"backend '{name}' cannot run here: {reason}")
+    return name
+
+
+def run(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    graph: Graph,
+    hops: int,
+    eps: float,
+    backend: str,
+) -> Tensor:
+    """Run a backend under autograd; shapes as in `Backend`."""
+    inputs = [query, key, value] if hop_weights is None else [query, key, value, hop_weights]
+    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    matrix, transpose = graph.matrix(value.dtype), graph.transpose(value.dtype)
+    out, _ = _forward(
+        query, key, value, hop_weights, *matrix, *transpose, hops, float(eps), keep, backend
+    )
+    return out
+
+
+def _full_precision(tensor: Tensor) -> torch.autocast:
+    """Autocast off: a caller's autocast must not reach the products inside a backend."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+@torch.library.custom_op("subtree_attention::forward", mutates_args=())
+def _forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    rowptr_t: Tensor,
+    col_t: Tensor,
+    weight_t: Tensor,
+    hops: int,
+    eps: float,
+    keep_readouts: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    with _full_precision(query):
+        return BACKENDS[backend].forward(
+            query.contiguous(),
+            key.contiguous(),
+            value.contiguous(),
+            hop_weights,
+            CSR(rowptr, col, weight),
+            hops,
+            eps,
+            keep_readouts,
+        )
+
+
+@_forward.register_fake
+def _(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    rowptr_t: Tensor,
+    col_t: Tensor,
+    weight_t: Tensor,
+    hops: int,
+    eps: float,
+    keep_readouts: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor]:
+    num_nodes, heads, channels = value.shape
+    levels = (hops + 1,) if hop_weights is None else ()
+    out = value.new_empty(*levels, num_nodes, heads, channels)
+    kept = value.new_empty(hops if keep_readouts else 0, num_nodes, heads, channels + 1)
+    return out, kept
+
+
+@torch.library.custom_op("subtree_attention::backward", mutates_args=())
+def _backward(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    readouts: Tensor,
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    rowptr_t: Tensor,
+    col_t: Tensor,
+    weight_t: Tensor,
+    hops: int,
+    eps: float,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    with _full_precision(query):
+        grads = BACKENDS[backend].backward(
+            grad.contiguous(),
+            query.contiguous(),
+            key.contiguous(),
+            value.contiguous(),
+            hop_weights,
+            readouts,
+            CSR(rowptr, col, weight),
+            CSR(rowptr_t, col_t, weight_t),
+            hops,
+            eps,
+        )
+    return *grads[:3], grad.new_empty(0) if grads[3] is None else grads[3]
+
+
+@_backward.register_fake
+def _(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    *_: Any,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    grad_weights = grad.new_empty(0 if hop_weights is None else hop_weights.shape)
+    return (
+        torch.empty_like(query, memory_format=torch.contiguous_format),
+        torch.empty_like(key, memory_format=torch.contiguous_format),
+        torch.empty_like(value, memory_format=torch.contiguous_format),
+        grad_weights,
+    )
+
+
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, hop_weights, *csrs, hops, eps, _, backend = inputs
+    ctx.save_for_backward(query, key, value, hop_weights, output[1], *csrs)
+    ctx.mark_non_differentiable(output[1])
+    ctx.hops, ctx.eps, ctx.backend = hops, eps, backend
+
+
+def _differentiate(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+    *grads, grad_weights = _backward(grad, *ctx.saved_tensors, ctx.hops, ctx.eps, ctx.backend)
+    return *grads, None if ctx.saved_tensors[3] is None else grad_weights, *[None] * 10
+
+
+_forward.register_autograd(_differentiate, setup_context=_save_for_backward)
+
+
+def _refuse_double_backward(ctx: Any, *grads: Any) -> None:
+    raise RuntimeError(
+        "subtree_attention has no double backward (gradients of gradients): use "
+        "subtree_attention.ops.definition, which is plain torch, for small graphs"
+    )
+
+
+_backward.register_autograd(_refuse_double_backward)

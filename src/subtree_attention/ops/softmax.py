@@ -1,0 +1,147 @@
+r"""Softmax similarity, exactly: :math:`\exp(q \cdot k / \sqrt d)` on the pattern of each power of A.
+
+The softmax kernel has no finite feature map, so nothing can walk; instead the powers of A are
+formed, sparse, and the similarity is evaluated where they are not zero. That fits small or
+shallow graphs only: beyond `MAX_ENTRIES` it refuses with the size it would need. Positive random
+features (`feature_maps.SoftmaxFeatures`) approximate it at the cost of a walk.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ..graph import CSR, Graph, csr_rows
+from .recurrence import reciprocal
+
+MAX_ENTRIES = 50_000_000
+"""Most non-zeros that the powers of A may have in all (16 bytes each)."""
+
+BLOCK_ENTRIES = 2**18
+"""Entries whose similarities are evaluated at a time: bounds the gathered queries and keys."""
+
+
+def softmax_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    graph: Graph,
+    hops: int,
+    eps: float,
+) -> Tensor:
+    """STA_0 .. STA_K with softmax similarity; shapes as in `backends.Backend.forward`."""
+    levels = [value]
+    for power in powers(graph, hops):
+        matrix = CSR(*(t.to(graph.device) for t in power))
+        levels.append(_level(query, key, value, matrix._replace(weight=matrix.weight.to(value)), eps))
+    stacked = torch.stack(levels)
+    return stacked if hop_weights is None else torch.einsum("knhc,kh->nhc", stacked, hop_weights)
+
+
+def pair_attention(
+    query: Tensor, key: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
+) -> Tensor:
+    """The attention of root `row` on node `col` for E masked-in pairs: [B, H, d] -> [E, H]."""
+    weights, total = _weigh(query, key, row, col, mask, eps)
+    return weights * reciprocal(total)[row]
+
+
+def powers(graph: Graph, hops: int) -> list[CSR]:
+    """A^1 .. A^K in float64 on the CPU, each built once per graph."""
+    cache: dict[int, sp.csr_array] = graph._powers
+    if hops >= 1 and 1 not in cache:
+        matrix = CSR(*(t.cpu().numpy() for t in graph.matrix(torch.float64)))
+        size = (graph.num_nodes, graph.num_nodes)
+        cache[1] = sp.csr_array((matrix.weight, matrix.col, matrix.rowptr), size, copy=True)
+        cache[1].sum_duplicates()
+        _refuse_beyond_budget(cache[1].nnz, 1, hops)
+    for hop in range(2, hops + 1):
+        if hop not in cache:
+            used = sum(cache[h].nnz for h in range(1, hop))
+            cache[hop] = _next_power(cache[1], cache[hop - 1], used, hop, hops)
+    return [
+        CSR(*(torch.from_numpy(a) for a in (cache[h].indptr, cache[h].indices, cache[h].data)))
+        for h in range(1, hops + 1)
+    ]
+
+
+def _next_power(first: sp.csr_array, last: sp.csr_array, used: int, hop: int, hops: int) -> sp.csr_array:
+    """first @ last, a block of rows at a time, so that a refusal comes before the memory is full."""
+    reach = first.astype(bool).astype(np.int64) @ np.diff(last.indptr)  # most entries of each row
+    blocks, entries, start = [], used, 0
+    for stop in _blocks(np.minimum(reach, last.shape[1]), BLOCK_ENTRIES * 16):
+        blocks.append(first[start:stop] @ last)
+        entries += blocks[-1].nnz
+        start = stop
+        if entries > MAX_ENTRIES:
+            needed = used + (entries - used) * last.shape[0] // stop
+            _refuse_beyond_budget(needed, hop, hops)
+    product = sp.csr_array(sp.vstack(blocks, format="csr")) if blocks else last.copy()
+    product.sort_indices()
+    return product
+
+
+def _refuse_beyond_budget(entries: int, hop: int, hops: int) -> None:
+    if entries > MAX_ENTRIES:
+        raise ValueError(
+            f"exact softmax similarity needs the non-zeros of A^1..A^{hops}: already up to "
+            f"A^{hop} that is about {entries:,} entries ({entries * 16 / 1e9:.1f} GB), more than "
+            f"the budget of {MAX_ENTRIES:,}. Use fewer hops, or approximate it with the feature "
+            "map SoftmaxFeatures"
+        )
+
+
+def _blocks(sizes: np.ndarray, limit: int) -> list[int]:
+    """Ends of consecutive row blocks, each of at most `limit` entries (or of one row)."""
+    ends, total = [], 0
+    for row, size in enumerate(sizes.tolist()):
+        if total and total + size > limit:
+            ends.append(row)
+            total = 0
+        total += size
+    return [*ends, len(sizes)] if len(sizes) else []
+
+
+def _level(query: Tensor, key: Tensor, value: Tensor, power: CSR, eps: float) -> Tensor:
+    """One level of the subtree for all roots, a block of rows at a time: -> [N, H, c]."""
+    counts = np.diff(power.rowptr.cpu().numpy())
+    rows, out, start = csr_rows(power.rowptr), [], 0
+    for stop in _blocks(counts, BLOCK_ENTRIES):
+        entries = slice(int(power.rowptr[start]), int(power.rowptr[stop]))
+        block = (rows[entries] - start, power.col[entries].long(), power.weight[entries])
+        # Recomputed in the backward pass: what is gathered for one block is never kept.
+        args = (query[start:stop], key, value, *block, eps)
+        out.append(checkpoint(_attend, *args, use_reentrant=False))
+        start = stop
+    return torch.cat(out) if out else torch.zeros_like(value)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
+) -> Tensor:
+    """Attention of B roots over E masked-in pairs: [B, H, d], [N, H, c] -> [B, H, c]."""
+    weights, total = _weigh(query, key, row, col, mask, eps)
+    sums = value.new_zeros(*query.shape[:2], value.size(-1))
+    sums = sums.index_add(0, row, weights[..., None] * value[col])
+    return sums * reciprocal(total)[..., None]
+
+
+def _weigh(
+    query: Tensor, key: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Weight of each pair [E, H] and their sum at each root [B, H], both over exp(row maximum)."""
+    scores = (query[row] * key[col]).sum(-1) / math.sqrt(query.size(-1))
+    peak = scores.new_full(query.shape[:2], -torch.inf)
+    peak = peak.scatter_reduce(0, row[:, None].expand_as(scores), scores.detach(), "amax")
+    peak = torch.where(peak.isfinite(), peak, 0)
+    weights = mask[:, None] * torch.exp(scores - peak[row])
+    total = torch.zeros_like(peak).index_add(0, row, weights)
+    if eps:  # eps belongs to the sum of the plain exponentials
+        total = total + eps * torch.exp(-peak)
+    return weights, total

@@ -1,0 +1,27 @@
+"""Fixtures that every part of the tests shares."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="session")
+def mirror() -> Path:
+    """The offline mirror of the benchmark graphs (`STA_MIRROR`).
+
+    Elsewhere such tests skip; where `STA_REQUIRE_MIRROR=1` is set, a missing mirror is a failure.
+    """
+    path = os.environ.get("STA_MIRROR")
+    if path and Path(path).is_dir():
+        return Path(path)
+    reason = f"needs the mirror of the benchmark graphs: STA_MIRROR={path or 'is not set'}"
+    if os.environ.get("STA_REQUIRE_MIRROR") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
