@@ -3,18 +3,25 @@
 __version__ = "0.1.0"
 
 from . import aggregation, feature_maps, ops
+from . import data as datasets
 from .graph import Graph
 from .nn import STAGNN, STAConv, global_attention
 from .ops import attention, subtree_attention
+from .train import Config, fit, load, recipe
 
 __all__ = [
     "STAGNN",
+    "Config",
     "Graph",
     "STAConv",
     "aggregation",
     "attention",
+    "datasets",
     "feature_maps",
+    "fit",
     "global_attention",
+    "load",
     "ops",
+    "recipe",
     "subtree_attention",
 ]

@@ -109,8 +109,8 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
             f"feature_map must be a name ({', '.join(FEATURE_MAPS)}) or a function of a tensor, "
             f"got {feature_map!r}"
         )
-    device = next(iter(_tensors_of(feature_map)), torch.empty(0)).device
-    sample = torch.linspace(-3, 3, 8 * channels, device=device).view(8, 1, channels)
+    like = next((t for t in _tensors_of(feature_map) if t.is_floating_point()), torch.empty(0))
+    sample = torch.linspace(-3, 3, 8 * channels).view(8, 1, channels).to(like)
     with torch.no_grad():
         check_output(feature_map(sample), sample)
         check_non_negative(feature_map(sample))
@@ -141,7 +141,7 @@ def check_non_negative(features: Tensor) -> None:
     if bool((features < 0).any()):
         raise ValueError(
             "a feature map must not be negative (attention weights are shares of a whole), but "
-            f"this one gave {float(features.min()):.4g}"
+            f"this one gave {float(features.detach().min()):.4g}"
         )
 
 

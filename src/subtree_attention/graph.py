@@ -180,7 +180,8 @@ def _read_adjacency(
     if isinstance(adjacency, Graph):
         raise TypeError("this is a Graph already: pass it on as it is")
     if isinstance(adjacency, SparseTensor):
-        return _from_matrix(*adjacency.coo(), adjacency.sparse_sizes(), edge_weight)
+        row, col, values = adjacency.coo()
+        return _from_matrix(row, col, values, adjacency.sparse_sizes(), edge_weight)
     if isinstance(adjacency, Tensor):
         if adjacency.layout != torch.strided:
             coo = adjacency.to_sparse_coo().coalesce()
@@ -189,7 +190,10 @@ def _read_adjacency(
         return _from_edge_index(adjacency, edge_weight)
     if hasattr(adjacency, "tocoo"):  # scipy.sparse, whose rows are sources
         coo = adjacency.tocoo()
-        row, col = torch.from_numpy(coo.row.astype("int64")), torch.from_numpy(coo.col.astype("int64"))
+        row, col = (
+            torch.from_numpy(coo.row.astype("int64")),
+            torch.from_numpy(coo.col.astype("int64")),
+        )
         values = torch.from_numpy(coo.data * 1.0)
         return _from_matrix(col, row, values, coo.shape, edge_weight)
     raise TypeError(
@@ -201,7 +205,8 @@ def _read_adjacency(
 def _from_edge_index(
     edge_index: Tensor, edge_weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
-    if edge_index.dtype.is_floating_point or edge_index.dtype.is_complex:
+    dtype = edge_index.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")

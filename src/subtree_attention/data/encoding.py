@@ -7,18 +7,18 @@ eigenvectors with the smallest eigenvalues above 0 over all components.
 
 Solving component by component is what makes this well defined on a disconnected graph: there,
 eigenvalue 0 has one vector for each component, and a solver returns an arbitrary mixture of them.
-What stays open: where an eigenvalue repeats within one component (a square grid), any rotation of its
-eigenvectors is as good; the one returned is the same every time on one machine, but may differ
+What stays open: where an eigenvalue repeats within one component (a square grid), any rotation of
+its eigenvectors is as good; the one returned is the same every time on one machine, but may differ
 between machines.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 import torch
 from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch_geometric.data import Data
@@ -33,8 +33,15 @@ DENSE_UP_TO = 256
 BLOCK_ENTRIES = 2**22
 # Bound on the residual relative to the eigenvalue 2 - lambda; far below float32's resolution.
 TOLERANCE = 1e-9
+LOOSE_TOLERANCE = 1e-5
 # More Lanczos vectors than ARPACK's default: fewer restarts where eigenvalues crowd near 0.
 LANCZOS_VECTORS = 64
+RESTARTS = 25
+# Keeps L + shift invertible; small beside the first eigenvalue of a path of 10,000 nodes.
+SHIFT = 1e-8
+
+Operator = Callable[[np.ndarray], np.ndarray]  # from [n] to [n], symmetric
+Pair = tuple[float, np.ndarray, np.ndarray]  # eigenvalue, nodes [n], vector [n]
 
 
 @functional_transform("add_laplacian_encoding")
@@ -42,7 +49,7 @@ class LaplacianEncoding(BaseTransform):
     """Append m Laplacian eigenvectors to the features, and keep them as `laplacian_encoding`.
 
     Each column has unit norm and is zero outside one component; its sign is fixed by making its
-    largest entry positive. Isolated nodes get zeros, and so do the columns that a small graph lacks.
+    largest entry positive. Isolated nodes get zeros; columns that a small graph lacks are zero.
 
     Args:
         m: number of eigenvectors.
@@ -99,9 +106,6 @@ def laplacian_eigenvectors(
     return vectors, values
 
 
-Pair = tuple[float, np.ndarray, np.ndarray]  # eigenvalue, nodes [n], vector [n]
-
-
 def _symmetric_transition(edge_index: Tensor, num_nodes: int) -> scipy.sparse.csr_matrix:
     """D^-1/2 A D^-1/2 [N, N] in float64, of the simple undirected graph."""
     source, target = edge_index.cpu().numpy()
@@ -132,11 +136,12 @@ def _solve(
     transition: scipy.sparse.csr_matrix, n: int, groups: np.ndarray, m: int
 ) -> Iterator[Pair]:
     """The first m eigenpairs above 0 of every component in groups [G, n]."""
-    if n > DENSE_UP_TO and n > m + 1:
+    if n > DENSE_UP_TO and n > 4 * m:
         for nodes in groups:
             block = transition[nodes][:, nodes]
-            for value, vector in zip(*_solve_large(block, min(m, n - 2)), strict=True):
-                yield float(value), nodes, vector
+            values, vectors = _solve_large(block, m)
+            for k in range(m):
+                yield float(values[k]), nodes, vectors[:, k]
         return
     at_a_time = max(1, BLOCK_ENTRIES // n**2)
     for some in np.split(groups, range(at_a_time, len(groups), at_a_time)):
@@ -158,39 +163,90 @@ def _dense_blocks(transition: scipy.sparse.csr_matrix, groups: np.ndarray) -> np
     return blocks
 
 
-def _solve_large(
-    transition: scipy.sparse.csr_matrix, k: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The first k eigenpairs above 0 of one component: values [k], vectors [k, n].
+def _solve_large(transition: scipy.sparse.csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first k eigenpairs above 0 of one component: values [k], vectors [n, k].
 
     The smallest eigenvalues of L are the largest of I + A_sym, which ARPACK finds without solving
-    linear systems. The known eigenvector at 2 is moved to 0, out of the way.
+    linear systems. On long thin graphs they crowd so close to 0 that this does not converge; those
+    are the graphs whose L factorises with little fill-in, so there the inverse of L is used.
     """
-    n = transition.shape[0]
-    known = np.sqrt(_degrees(transition))
+    known = np.sqrt(np.diff(transition.indptr))[:, None]
     known /= np.linalg.norm(known)
 
-    def apply(v: np.ndarray) -> np.ndarray:
-        v = v.ravel()
-        return v + transition @ v - (2 * (known @ v)) * known
+    def operator(v: np.ndarray) -> np.ndarray:
+        return v + transition @ v
 
-    start = np.random.RandomState(0).standard_normal(n)  # its stream is frozen, unlike default_rng
-    start -= (known @ start) * known
-    values, vectors = scipy.sparse.linalg.eigsh(
-        scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=np.float64),
+    try:
+        return _smallest(transition, operator, known, k, RESTARTS)
+    except ArpackNoConvergence:
+        thin = transition.nnz <= 6 * transition.shape[0]  # a planar graph has at most 3 n edges
+        patient = _inverse_laplacian(transition) if thin else operator
+    try:
+        return _smallest(transition, patient, known, k, 40 * RESTARTS)
+    except ArpackNoConvergence:
+        raise RuntimeError(
+            f"the Laplacian eigenvectors of a component of {len(known):,} nodes did not converge; "
+            "train without the positional encoding (m=0)"
+        ) from None
+
+
+def _smallest(
+    transition: scipy.sparse.csr_matrix,
+    operator: Operator,
+    known: np.ndarray,
+    k: int,
+    restarts: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenpairs of L, ascending, from an operator that has them in descending order.
+
+    A Krylov space holds one vector for each eigenvalue, so a repeated one can be passed over.
+    Hence a second look, from another start, at what is orthogonal to all that was found.
+    """
+    vectors = _largest(operator, known, k, restarts, TOLERANCE)  # [n, k]
+    for _ in range(k + 1):
+        values = 1 - np.einsum("nk,nk->k", vectors, transition @ vectors)
+        order = np.argsort(values, kind="stable")
+        values, vectors = values[order], vectors[:, order]
+        basis = np.hstack([known, vectors])
+        glance = _largest(operator, basis, 1, restarts, LOOSE_TOLERANCE)
+        passed_over = 1 - float(glance[:, 0] @ (transition @ glance[:, 0]))
+        if passed_over > values[-1] * (1 - 1e-6):
+            break
+        vectors[:, -1:] = _largest(operator, basis, 1, restarts, TOLERANCE)
+    return values, vectors
+
+
+def _largest(
+    operator: Operator, basis: np.ndarray, k: int, restarts: int, tolerance: float
+) -> np.ndarray:
+    """Eigenvectors [n, k] at the largest eigenvalues, orthogonal to the columns of basis [n, b]."""
+    n, found = basis.shape
+
+    def project(v: np.ndarray) -> np.ndarray:
+        return v - basis @ (basis.T @ v)
+
+    def deflated(v: np.ndarray) -> np.ndarray:
+        return project(operator(project(v.ravel())))
+
+    # RandomState's stream is frozen for good, unlike default_rng's.
+    start = np.random.RandomState(found).standard_normal((n,))
+    _, vectors = eigsh(
+        LinearOperator((n, n), matvec=deflated, dtype=np.float64),
         k=k,
         which="LA",
-        v0=start,
+        v0=project(start),
         ncv=min(n, max(2 * k + 1, LANCZOS_VECTORS)),
-        tol=TOLERANCE,
-        maxiter=20 * n,
+        tol=tolerance,
+        maxiter=restarts,
     )
-    order = np.argsort(-values, kind="stable")
-    return 2 - values[order], vectors[:, order].T
+    return vectors
 
 
-def _degrees(transition: scipy.sparse.csr_matrix) -> np.ndarray:
-    return np.diff(transition.indptr).astype(np.float64)
+def _inverse_laplacian(transition: scipy.sparse.csr_matrix) -> Operator:
+    identity = scipy.sparse.identity(transition.shape[0])
+    shifted = scipy.sparse.csc_matrix((1 + SHIFT) * identity - transition)
+    factors = splu(shifted, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
+    return factors.solve
 
 
 def _signed(vector: np.ndarray) -> np.ndarray:

@@ -14,7 +14,9 @@ from torch import Tensor
 SPARSE_BELOW = 0.10
 
 
-def csr_tensor(row_starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+def csr_tensor(
+    row_starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
+) -> Tensor:
     """A `torch.sparse_csr` matrix from its parts, without PyTorch's "beta state" warning.
 
     Args:
@@ -58,7 +60,7 @@ def values_of(x: Tensor) -> Tensor:
 
 
 def compact(x: Tensor) -> Tensor:
-    """Float32 features [N, F]: CSR if at most `SPARSE_BELOW` of the entries are non-zero, else dense."""
+    """Float32 features [N, F]: CSR if few entries are non-zero (`SPARSE_BELOW`), else dense."""
     if is_csr(x):
         return x
     x = x.to(torch.float32)
@@ -75,9 +77,9 @@ def normalise_rows(x: Tensor) -> Tensor:
         total = x.sum(dim=1, keepdim=True)
         return x / torch.where(total == 0, torch.ones_like(total), total)
     matrix = to_scipy(x).copy()
-    total = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
-    total[total == 0] = 1
-    matrix.data = (matrix.data / np.repeat(total, np.diff(matrix.indptr))).astype(np.float32)
+    sums = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel()
+    sums[sums == 0] = 1
+    matrix.data = (matrix.data / np.repeat(sums, np.diff(matrix.indptr))).astype(np.float32)
     return from_scipy(matrix)
 
 

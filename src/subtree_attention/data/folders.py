@@ -74,9 +74,7 @@ def cache_file(graph: GraphInfo, folder: Path) -> Path:
     return folder / "processed" / f"{graph.name}.v1.safetensors"
 
 
-def where(
-    name: str, data_dir: Folder | None = None, mirror: Folder | None = None
-) -> Whereabouts:
+def where(name: str, data_dir: Folder | None = None, mirror: Folder | None = None) -> Whereabouts:
     """Tell where a graph would come from, without loading it."""
     graph = info(name)
     if not graph.raw_files:
@@ -150,7 +148,9 @@ def download(graph: GraphInfo, into: Path, data: Path) -> None:
 
 def _how_to_get(graph: GraphInfo, url: str, data: Path, error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
-    lines = "\n".join(f"  {graph.urls[graph.raw_files.index(f)]}" for f in missing_files(graph, data))
+    missing = missing_files(graph, data)
+    address = dict(zip(graph.raw_files, graph.urls, strict=True))
+    lines = "\n".join(f"  {name}  (from {address[name]})" for name in missing)
     return (
         f"the raw files of {graph.name!r} are missing, and {url} could not be fetched ({reason}).\n"
         f"Put these files into {data / graph.raw_dir}:\n{lines}\n"

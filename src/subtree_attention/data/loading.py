@@ -1,7 +1,7 @@
 """`load`: from a name to a graph that is ready for training.
 
-The first use reads the raw files in a private folder and leaves one cache file; it becomes visible by
-a rename, so several processes may do this at once.
+The first use reads the raw files in a private folder and leaves one cache file; it becomes visible
+by a rename, so several processes may do this at once.
 """
 
 import errno
@@ -229,5 +229,7 @@ def _refuse_full_disk(error: Exception, folder: Path) -> None:
         full = shutil.disk_usage(folder).free == 0
     if full:
         raise OSError(
-            errno.ENOSPC, "no space left for graphs; free some, or name another folder with STA_DATA", str(folder)
+            errno.ENOSPC,
+            "no space left for graphs; free some, or name another folder with STA_DATA",
+            str(folder),
         ) from None

@@ -1,6 +1,6 @@
 """From raw files to tensors, one reader for each source; most go through PyG's own classes.
 
-A reader gets a folder that holds the raw files in PyG's layout and that it may write to, and returns
+A reader gets a folder that holds the raw files in PyG's layout and that it may write to. It returns
 a `Data` with x [N, F], edge_index [2, E], y [N] and, where the graph brings its own splits,
 own_splits [N, S] (see `OWN_TRAIN`). Nothing here is normalised or symmetrised yet.
 """
@@ -84,7 +84,7 @@ def digits(_folder: Path) -> Data:
             "the graph 'digits' is made from scikit-learn's data: pip install scikit-learn"
         ) from None
     images = load_digits()
-    pixels = images.data.astype(np.int64)  # [N, 64], whole numbers 0..16
+    pixels = images.data  # [N, 64], float64 holding whole numbers 0..16
     edge_index = _nearest_neighbours(pixels, DIGITS_NEIGHBOURS)
     x = torch.from_numpy(pixels / 16).to(torch.float32)
     return Data(x=x, edge_index=edge_index, y=torch.from_numpy(images.target).long())
@@ -93,11 +93,11 @@ def digits(_folder: Path) -> Data:
 def _nearest_neighbours(points: np.ndarray, k: int) -> Tensor:
     """Edges [2, N * k] from every point to its k nearest; a tie goes to the smaller index.
 
-    Integer points make the squared distances exact, so the graph is the same on every machine.
+    Whole numbers make the squared distances exact, so the graph is the same on every machine.
     """
     squared = (points**2).sum(axis=1)
     distance = squared[:, None] + squared[None, :] - 2 * points @ points.T  # [N, N]
-    np.fill_diagonal(distance, np.iinfo(np.int64).max)
+    np.fill_diagonal(distance, np.inf)
     nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
     sources = np.repeat(np.arange(len(points)), k)
     return torch.from_numpy(np.stack([sources, nearest.ravel()]))

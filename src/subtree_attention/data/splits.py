@@ -1,7 +1,7 @@
 """Which nodes are for training, validation and test.
 
-"A" and "B" are random over all nodes; "own" are the splits that a graph brings along, "fixed" is one
-published split in a file. Results on different kinds of split are not comparable.
+"A" and "B" are random over all nodes; "own" are the splits that a graph brings along; "fixed" is
+one published split in a file. Results on different kinds of split are not comparable.
 """
 
 import copy
@@ -91,7 +91,9 @@ def _own_split(data: Data, index: int) -> Masks:
     """Column `index` of the graph's own_splits [N, S] as three masks."""
     count = data.own_splits.shape[1]
     if index >= count:
-        have = "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
+        have = (
+            "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
+        )
         raise ValueError(f"graph {data.name!r} has {have} of its own; seed={index} is past the end")
     codes = data.own_splits[:, index]
     return codes == OWN_TRAIN, codes == OWN_VAL, codes == OWN_TEST
@@ -112,7 +114,11 @@ def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Masks:
         together = torch.cat(parts)
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         raise ValueError(f"{path} is damaged: expected arrays train, valid and test") from None
-    if together.min() < 0 or together.max() >= graph.num_nodes or together.unique().shape != together.shape:
+    if (
+        together.min() < 0
+        or together.max() >= graph.num_nodes
+        or together.unique().shape != together.shape
+    ):
         raise ValueError(f"{path} is the split of another graph, or names a node twice")
     return _masks(graph.num_nodes, *parts)
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import Linear
+from torch_geometric.nn.inits import reset
 
 from .. import _check, aggregation, feature_maps, ops
 from ..feature_maps import FeatureMap
@@ -26,7 +27,8 @@ class STAConv(nn.Module):
 
     .. math::
         \mathrm{head}^h_k = \hat g^h_k \, \mathrm{STA}_k(X W^h_Q, X W^h_K, X W^h_V), \qquad
-        O = \Big[\sum_k \alpha_k \mathrm{head}^1_k, \ldots, \sum_k \alpha_k \mathrm{head}^H_k\Big] W_O
+        O = \Big[\sum_k \alpha_k \mathrm{head}^1_k, \ldots, \sum_k \alpha_k \mathrm{head}^H_k\Big]
+            W_O
 
     One layer reads K hops. With one head and value channels as wide as the output there is neither
     gate nor :math:`W_O`.
@@ -101,7 +103,8 @@ class STAConv(nn.Module):
             _check.known("global_attention", global_attention, GLOBAL_ATTENTION)
         self.similarity, self.transition, self.self_loops = similarity, transition, self_loops
         self.global_attention, self.dropout = global_attention, check_dropout(dropout)
-        self.eps, self.cached, self.backend = eps, cached, backend
+        self.eps, self.cached = ops.check_eps(eps), cached
+        self.backend = _check.known("backend", backend, ["auto", *ops.backends.BACKENDS])
 
         self.feature_map = feature_maps.build(feature_map, self.key_channels)
         self.lin_query = SparseLinear(in_channels, heads * self.key_channels, bias)
@@ -135,7 +138,7 @@ class STAConv(nn.Module):
     def reset_parameters(self) -> None:
         """Back to fresh initial values; forgets a cached graph."""
         for module in self.children():
-            module.reset_parameters()
+            reset(module)  # also a user's feature map, which may have nothing to reset
         if self.global_attention == "beside":
             nn.init.ones_(self.global_weight)
         self._graph = None
@@ -247,10 +250,11 @@ class STAConv(nn.Module):
         if self.global_attention == "only" or self.hops == 0:
             raise ValueError("this layer has no first hop, so no attention weights along edges")
         source, target = graph.edge_index
+        query, key, _, _ = ops.one_dtype(query, key, key, None)
         if self.similarity is not None:
             mask = graph.matrix(query.dtype).weight
             return ops.softmax.pair_attention(query, key, target, source, mask, self.eps)
-        query, key = self.feature_map(query), self.feature_map(key)
+        query, key = ops.map_features(self.feature_map, query, key)
         weights = graph.matrix(query.dtype).weight[:, None] * (query[target] * key[source]).sum(-1)
         total = torch.zeros_like(query[..., 0]).index_add(0, target, weights)
         return weights * ops.recurrence.reciprocal(total + self.eps)[target]
@@ -261,7 +265,7 @@ class STAConv(nn.Module):
             self._check_given_graph(adjacency, edge_weight)
             graph = adjacency
         elif self._graph is not None:
-            graph = self._graph
+            graph = self._graph = self._graph.to(x.device)
         else:
             transition = "rw" if self.transition == "auto" else self.transition
             graph = Graph(adjacency, x.size(0), edge_weight, transition, self.self_loops)

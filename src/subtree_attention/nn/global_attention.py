@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _check
 from ..feature_maps import FeatureMap
-from ..ops import SIMILARITIES, map_features, one_dtype, recurrence
+from ..ops import SIMILARITIES, check_eps, check_heads, map_features, one_dtype, recurrence
 
 
 def global_attention(
@@ -32,9 +32,9 @@ def global_attention(
                                       {\phi(Q_i) \sum_j \phi(K_j)^T + \epsilon}
 
     Args:
-        query: `[N, H, d]` before the feature map.
-        key: `[N, H, d]`.
-        value: `[N, H, c]`.
+        query: `[N, H, d]`, or `[N, d]` for one head, before the feature map.
+        key: as `query`.
+        value: `[N, H, c]`, or `[N, c]` for one head.
         batch: `[N]`, the graph of each node; None means that all nodes are one graph.
         feature_map: as in :func:`subtree_attention.subtree_attention`.
         similarity: `"softmax"` for exact softmax attention, O(N^2) per call; it has no eps.
@@ -42,28 +42,41 @@ def global_attention(
         batch_size: number of graphs in `batch`; saves looking for its maximum.
 
     Returns:
-        `[N, H, c]`.
+        `[N, H, c]`; without H if the inputs have none.
     """
+    check_eps(eps)
+    query, key, value, squeeze = check_heads(query, key, value)
+    if batch is not None and batch.shape != value.shape[:1]:
+        raise ValueError(
+            f"batch must have shape [{len(value)}], the graph of each node, "
+            f"got {_check.shape(batch)}"
+        )
     with torch.autocast(value.device.type, enabled=False):
         query, key, value, _ = one_dtype(query, key, value, None)
         if similarity is not None:
             _check.known("similarity", similarity, SIMILARITIES)
-            return _softmax_attention(query, key, value, batch)
-        query, key = map_features(feature_map, query, key)
-        if batch is None:
-            state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
-            readout = torch.einsum("nhd,hde->nhe", query, state)
+            out = _softmax_attention(query, key, value, batch)
         else:
-            if batch_size is None:
-                batch_size = int(batch.max()) + 1 if batch.numel() else 0
-            own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
-            state = own.new_zeros(batch_size, *own.shape[1:]).index_add(0, batch, own)
-            readout = recurrence.read(query, state[batch])
-        return recurrence.quotient(readout, eps)
+            query, key = map_features(feature_map, query, key)
+            out = recurrence.quotient(_read(query, key, value, batch, batch_size), eps)
+    return out.squeeze(-2) if squeeze else out
+
+
+def _read(
+    query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, batch_size: int | None
+) -> Tensor:
+    """Numerator and denominator of SA: -> [N, H, c + 1]."""
+    if batch is None:
+        state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
+        return torch.einsum("nhd,hde->nhe", query, state)
+    if batch_size is None:
+        batch_size = int(batch.max()) + 1 if batch.numel() else 0
+    own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
+    state = own.new_zeros(batch_size, *own.shape[1:]).index_add(0, batch, own)
+    return recurrence.read(query, state[batch])
 
 
 def _softmax_attention(query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None) -> Tensor:
     mask = None if batch is None else batch[:, None] == batch[None, :]
-    heads_first = (t.transpose(0, 1).unsqueeze(0) for t in (query, key, value))
-    out = F.scaled_dot_product_attention(*heads_first, attn_mask=mask)
-    return out.squeeze(0).transpose(0, 1)
+    query, key, value = (t.transpose(0, 1) for t in (query, key, value))  # heads first
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(0, 1)

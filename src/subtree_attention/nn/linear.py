@@ -38,7 +38,9 @@ class SparseLinear(Linear):
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels] -> [N, out_channels]."""
         if x.size(-1) != self.weight.size(-1):
-            raise ValueError(f"x has {x.size(-1)} channels, this layer takes {self.weight.size(-1)}")
+            raise ValueError(
+                f"x has {x.size(-1)} channels, this layer takes {self.weight.size(-1)}"
+            )
         if x.layout != torch.sparse_csr:
             return super().forward(F.dropout(x, self.dropout, self.training))
         matrix, transpose, order = _both_ways(x)
@@ -62,7 +64,9 @@ def check_features(x: Any) -> None:
     if x.dim() != 2:
         raise ValueError(f"x must have shape [N, channels], got {_check.shape(x)}")
     if x.layout not in (torch.strided, torch.sparse_csr):
-        raise ValueError(f"x must be dense or torch.sparse_csr, got {x.layout}: use x.to_sparse_csr()")
+        raise ValueError(
+            f"x must be dense or torch.sparse_csr, got {x.layout}: use x.to_sparse_csr()"
+        )
 
 
 def check_dropout(dropout: float) -> float:
@@ -83,7 +87,7 @@ class _SparseProduct(torch.autograd.Function):
         return recurrence.product(matrix, dense)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return recurrence.product(ctx.transpose, grad.contiguous()), None, None
 
 

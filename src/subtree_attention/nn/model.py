@@ -1,4 +1,4 @@
-"""STAGNN, the paper's model: an MLP, then one layer of subtree attention whose values are logits."""
+"""STAGNN, the paper's model: an MLP, then one STA layer whose values are logits."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class STAGNN(nn.Module):
     def attention(
         self, x: Tensor, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """The exact attention of `root` over level `hop` of its subtree, [N, H], without dropout."""
+        """The exact attention of `root` over level `hop` of its subtree, [N, H]; no dropout."""
         was_training = self.training
         self.eval()
         try:

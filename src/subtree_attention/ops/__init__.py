@@ -66,8 +66,9 @@ def subtree_attention(
         `[K + 1, N, H, c]`, or `[N, H, c]` with `hop_weights`; without H if the inputs have none.
     """
     _check.integer("hops", hops, 0)
-    _check_eps(eps)
-    query, key, value, squeeze = _check_heads(query, key, value, graph)
+    check_eps(eps)
+    _check_graph(graph, query=query, key=key, value=value)
+    query, key, value, squeeze = check_heads(query, key, value)
     hop_weights = _check_hop_weights(hop_weights, hops, value)
     with torch.autocast(value.device.type, enabled=False):
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
@@ -113,8 +114,9 @@ def attention(
     """
     _check.integer("hop", hop, 0)
     _check.integer("root", root, 0)
-    _check_eps(eps)
-    query, key, _, squeeze = _check_heads(query, key, key, graph)
+    check_eps(eps)
+    _check_graph(graph, query=query, key=key)
+    query, key, _, squeeze = check_heads(query, key, key)
     if root >= graph.num_nodes:
         raise ValueError(f"root {root} is not a node: the graph has {graph.num_nodes} nodes")
     query, key, _, _ = one_dtype(query, key, key, None)
@@ -136,7 +138,7 @@ def attention(
 
 
 def arrivals(graph: Graph, root: int, hop: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Row `root` of A^hop: how much of each node's mass stands at the root after `hop` steps, [N]."""
+    """Row `root` of A^hop: the share of each node's mass at the root after `hop` steps, [N]."""
     reached = torch.zeros(graph.num_nodes, 1, dtype=dtype, device=graph.device)
     reached[root] = 1
     for _ in range(hop):
@@ -144,29 +146,24 @@ def arrivals(graph: Graph, root: int, hop: int, dtype: torch.dtype = torch.float
     return reached.squeeze(1)
 
 
-def _check_eps(eps: float) -> None:
+def check_eps(eps: float) -> float:
+    """Return `eps` if it is a finite number of at least 0."""
     if isinstance(eps, bool) or not isinstance(eps, int | float):
         raise TypeError(f"eps must be a number, got {eps!r}")
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
+    return eps
 
 
-def _check_heads(
-    query: Tensor, key: Tensor, value: Tensor, graph: Graph
-) -> tuple[Tensor, Tensor, Tensor, bool]:
-    """Query, key and value as [N, H, .], and whether they came without a head axis."""
+def _check_graph(graph: Graph, **tensors: Tensor) -> None:
+    """Refuse what is no Graph, and tensors that do not lie on its nodes."""
     if not isinstance(graph, Graph):
         raise TypeError(
             f"graph must be a subtree_attention.Graph, got {type(graph).__name__}: "
             "Graph(edge_index, num_nodes) makes one"
         )
-    for name, tensor in (("query", query), ("key", key), ("value", value)):
-        _check.floating(name, tensor)
-        if tensor.dim() not in (2, 3):
-            raise ValueError(
-                f"{name} must have shape [N, H, channels] or [N, channels], "
-                f"got {_check.shape(tensor)}"
-            )
+    for name, tensor in tensors.items():
+        _check_tensor(name, tensor)
         if tensor.size(0) != graph.num_nodes:
             raise ValueError(
                 f"{name} has {tensor.size(0)} rows, but the graph has {graph.num_nodes} nodes"
@@ -176,15 +173,29 @@ def _check_heads(
                 f"{name} is on {tensor.device}, but the graph is on {graph.device}: "
                 "move it with graph.to(device)"
             )
+
+
+def _check_tensor(name: str, tensor: Tensor) -> None:
+    _check.floating(name, tensor)
+    if tensor.dim() not in (2, 3):
+        raise ValueError(
+            f"{name} must have shape [N, H, channels] or [N, channels], got {_check.shape(tensor)}"
+        )
+
+
+def check_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """Query, key and value as [N, H, .], and whether they came without a head axis."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        _check_tensor(name, tensor)
     if query.shape != key.shape:
         raise ValueError(
             f"query and key must have the same shape, got {_check.shape(query)} "
             f"and {_check.shape(key)}"
         )
-    if query.dim() != value.dim() or (value.dim() == 3 and query.size(1) != value.size(1)):
+    if query.shape[:-1] != value.shape[:-1]:
         raise ValueError(
-            f"query and value must have the same number of heads, got {_check.shape(query)} "
-            f"and {_check.shape(value)}"
+            "query and value must have the same number of nodes and heads, got "
+            f"{_check.shape(query)} and {_check.shape(value)}"
         )
     if value.dim() == 2:
         return query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1), True

@@ -204,6 +204,7 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
     query, key, value, hop_weights, *csrs, hops, eps, _, backend = inputs
     ctx.save_for_backward(query, key, value, hop_weights, output[1], *csrs)
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # or autograd makes zeros as large as the read-outs
     ctx.hops, ctx.eps, ctx.backend = hops, eps, backend
 
 

@@ -1,4 +1,4 @@
-r"""Softmax similarity, exactly: :math:`\exp(q \cdot k / \sqrt d)` on the pattern of each power of A.
+r"""Softmax similarity :math:`\exp(q \cdot k / \sqrt d)`, exactly, on the pattern of powers of A.
 
 The softmax kernel has no finite feature map, so nothing can walk; instead the powers of A are
 formed, sparse, and the similarity is evaluated where they are not zero. That fits small or
@@ -39,7 +39,9 @@ def softmax_attention(
     levels = [value]
     for power in powers(graph, hops):
         matrix = CSR(*(t.to(graph.device) for t in power))
-        levels.append(_level(query, key, value, matrix._replace(weight=matrix.weight.to(value)), eps))
+        levels.append(
+            _level(query, key, value, matrix._replace(weight=matrix.weight.to(value)), eps)
+        )
     stacked = torch.stack(levels)
     return stacked if hop_weights is None else torch.einsum("knhc,kh->nhc", stacked, hop_weights)
 
@@ -56,11 +58,12 @@ def powers(graph: Graph, hops: int) -> list[CSR]:
     """A^1 .. A^K in float64 on the CPU, each built once per graph."""
     cache: dict[int, sp.csr_array] = graph._powers
     if hops >= 1 and 1 not in cache:
-        matrix = CSR(*(t.cpu().numpy() for t in graph.matrix(torch.float64)))
+        rowptr, col, weight = (t.cpu().numpy() for t in graph.matrix(torch.float64))
         size = (graph.num_nodes, graph.num_nodes)
-        cache[1] = sp.csr_array((matrix.weight, matrix.col, matrix.rowptr), size, copy=True)
-        cache[1].sum_duplicates()
-        _refuse_beyond_budget(cache[1].nnz, 1, hops)
+        first = sp.csr_array((weight, col, rowptr), size, copy=True)
+        first.sum_duplicates()
+        _refuse_beyond_budget(first.nnz, 1, hops)
+        cache[1] = first
     for hop in range(2, hops + 1):
         if hop not in cache:
             used = sum(cache[h].nnz for h in range(1, hop))
@@ -71,8 +74,10 @@ def powers(graph: Graph, hops: int) -> list[CSR]:
     ]
 
 
-def _next_power(first: sp.csr_array, last: sp.csr_array, used: int, hop: int, hops: int) -> sp.csr_array:
-    """first @ last, a block of rows at a time, so that a refusal comes before the memory is full."""
+def _next_power(
+    first: sp.csr_array, last: sp.csr_array, used: int, hop: int, hops: int
+) -> sp.csr_array:
+    """first @ last by blocks of rows, so that a refusal comes before the memory is full."""
     reach = first.astype(bool).astype(np.int64) @ np.diff(last.indptr)  # most entries of each row
     blocks, entries, start = [], used, 0
     for stop in _blocks(np.minimum(reach, last.shape[1]), BLOCK_ENTRIES * 16):
@@ -137,6 +142,7 @@ def _weigh(
 ) -> tuple[Tensor, Tensor]:
     """Weight of each pair [E, H] and their sum at each root [B, H], both over exp(row maximum)."""
     scores = (query[row] * key[col]).sum(-1) / math.sqrt(query.size(-1))
+    scores = scores.masked_fill(mask[:, None] == 0, -torch.inf)  # an edge of weight 0 is no edge
     peak = scores.new_full(query.shape[:2], -torch.inf)
     peak = peak.scatter_reduce(0, row[:, None].expand_as(scores), scores.detach(), "amax")
     peak = torch.where(peak.isfinite(), peak, 0)

@@ -1,0 +1,36 @@
+# Two commands, each from nothing but Python 3.11+ and make:
+#   make train   train STAGNN on the embedded graph of handwritten digits
+#   make test    lint, types and tests: everything that CI checks
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: train test clean
+
+train: $(VENV)/.installed
+	@$(BIN)/sta train
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n 2 --durations=15
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The marks are written last, so that an installation that was interrupted is taken up again.
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.created pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 ..."; exit 1; }
+	@echo "Installing into $(VENV) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@

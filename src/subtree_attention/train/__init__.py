@@ -1,0 +1,8 @@
+"""Training: configuration, recipes, the loop, metrics, and the folder that a run leaves behind."""
+
+from .config import Config
+from .folder import load
+from .loop import fit
+from .recipes import recipe
+
+__all__ = ["Config", "fit", "load", "recipe"]

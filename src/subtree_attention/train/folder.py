@@ -1,0 +1,238 @@
+"""What a run leaves on disk, and how it is read back.
+
+    OUT/config.json         every setting
+    OUT/environment.json    versions, machine, commit
+    OUT/summary.json        mean and std over runs; there when all runs are done
+    OUT/run-0/metrics.jsonl        a line per epoch
+    OUT/run-0/summary.json         the run's result; there when the run is done
+    OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
+    OUT/run-0/checkpoint.safetensors   only while the run is not done: all it needs to go on
+
+Files are written under a temporary name, synced and renamed: a half-written one never stands
+where a good one stood. There is no pickle anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from ..nn import STAGNN
+from .config import Config
+
+
+class RunFolderError(ValueError):
+    """A run folder that cannot be used as asked: the message says why and what to do."""
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that either the old or the new content is there, whatever happens."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON, readable by people too."""
+    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
+    """Write tensors with a JSON header beside them, in safetensors' format."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, save(tensors, metadata={"json": json.dumps(metadata)}))
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; a file that is missing or broken is named."""
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise RunFolderError(
+            f"{path} is missing: {path.parent} is not the folder of a run"
+        ) from None
+    except ValueError as error:
+        raise RunFolderError(f"{path} is not valid JSON: {error}") from None
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The inverse of `write_tensors`."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = json.loads((file.metadata() or {})["json"])
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+    except FileNotFoundError:
+        raise RunFolderError(f"{path} is missing") from None
+    except Exception as error:  # safetensors and json each have their own errors
+        raise RunFolderError(f"{path} cannot be read: {error}") from None
+
+
+# ------------------------------------------------------------------------------------ the model
+
+
+def save_model(
+    path: Path, weights: dict[str, Tensor], config: Config, sizes: dict[str, int]
+) -> None:
+    """Weights, and in the header the settings and sizes that rebuild the model."""
+    write_tensors(path, weights, {"config": config.to_dict(), "sizes": sizes})
+
+
+def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> STAGNN:
+    """The trained model of a run folder, in evaluation mode.
+
+    Args:
+        folder: what `sta train` wrote; of several runs, the one with the best validation score.
+        device: where the model shall be.
+    """
+    path = best_run(Path(folder)) / "model.safetensors"
+    weights, header = read_tensors(path)
+    config = Config.from_dict(header["config"])
+    model = STAGNN(**header["sizes"], **config.model_settings())
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RunFolderError(f"{path} does not fit its own settings: {error}") from None
+    return model.to(device).eval()
+
+
+def best_run(folder: Path) -> Path:
+    """The run with the best validation score below a folder, or the folder itself if it is one."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder")
+    if (folder / "model.safetensors").exists():
+        return folder
+    runs = [run for run in run_folders(folder) if (run / "summary.json").exists()]
+    if not runs:
+        raise RunFolderError(f"no finished run in {folder}: 'sta train' writes such folders")
+    return max(runs, key=lambda run: read_json(run / "summary.json")["val"])
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """OUT/run-0, OUT/run-1, ... as far as they are there."""
+    return sorted(folder.glob("run-*"), key=lambda run: int(run.name.removeprefix("run-")))
+
+
+# ------------------------------------------------------------------- opening a folder for writing
+
+
+def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
+    """A new empty folder, named after the graph and the time; never one that is there already."""
+    stamp = f"{graph}-{datetime.now():%Y%m%d-%H%M%S}"
+    parent.mkdir(parents=True, exist_ok=True)
+    for name in [stamp, *(f"{stamp}-{i}" for i in range(2, 1000))]:
+        try:
+            (parent / name).mkdir()
+            return parent / name
+        except FileExistsError:
+            continue
+    raise RunFolderError(f"no free name for a folder like {parent / stamp}")
+
+
+def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
+    """The newest run folder that has a configuration (of this graph) but no summary."""
+    found = [
+        path.parent
+        for path in parent.glob("*/config.json")
+        if not (path.parent / "summary.json").exists()
+        and (graph is None or read_json(path)["graph"] == graph)
+    ]
+    if not found:
+        of = f" of {graph}" if graph else ""
+        raise RunFolderError(f"no unfinished run{of} in {parent}/ to resume: name it with --out")
+    return max(found, key=lambda folder: (folder / "config.json").stat().st_mtime)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; a second process is refused. Ends with the process."""
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this platform
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)  # the folder itself is the lock: no file to leave behind
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RunFolderError(f"another process is training into {folder}") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What the numbers of a run depend on besides its configuration."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(sys.argv),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "platform": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+_PACKAGES = ("subtree-attention", "torch", "torch-geometric", "numpy", "scipy", "safetensors")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package runs from, if it is one."""
+    here = Path(__file__).resolve().parent
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
