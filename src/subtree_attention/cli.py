@@ -233,12 +233,12 @@ def _root(
     pass
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Entry point: errors in plain words."""
     from .train.loop import Diverged, Interrupted
 
     try:
-        app()
+        sys.exit(app(arguments, standalone_mode=False))
     except Interrupted as stopped:
         err_console.print(
             f"\nStopped. Go on with: sta train --resume --out {stopped.folder}", soft_wrap=True
@@ -250,6 +250,12 @@ def main() -> None:
         _fail(error, 2)
     except (Diverged, OSError) as error:
         _fail(error, 1)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # what the parser of the command line raises
+            raise
+        err_console.print(f"[red]error:[/red] {escape(error.format_message())}", soft_wrap=True)
+        err_console.print("see: sta --help, sta train --help")
+        sys.exit(2)
 
 
 def _fail(error: Exception, code: int) -> None:

@@ -156,10 +156,9 @@ def _orthogonal_gaussian(rows: int, columns: int) -> Tensor:
 
     Orthogonal directions estimate the kernel with less variance than independent ones.
     """
-    blocks = []
-    for start in range(0, rows, columns):
-        orthogonal, upper = torch.linalg.qr(torch.randn(columns, columns))
-        orthogonal = orthogonal * upper.diagonal().sign()  # uniform over rotations
-        blocks.append(orthogonal.t()[: rows - start])
+    blocks = math.ceil(rows / columns)
+    orthogonal, upper = torch.linalg.qr(torch.randn(blocks, columns, columns))
+    signs = upper.diagonal(dim1=-2, dim2=-1).sign()  # makes them uniform over rotations
+    directions = (orthogonal * signs.unsqueeze(-2)).mT.flatten(0, 1)[:rows]
     norms = torch.randn(rows, columns).norm(dim=1, keepdim=True)
-    return torch.cat(blocks) * norms
+    return directions * norms

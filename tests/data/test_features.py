@@ -1,8 +1,5 @@
 """Dense and CSR features: the same numbers in both layouts, and no warnings."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -61,15 +58,3 @@ def test_scipy_and_back(bag_of_words):
 def test_parts_are_taken_as_they_are():
     x = csr_tensor(torch.tensor([0, 1, 1]), torch.tensor([2]), torch.tensor([5.0]), (2, 3))
     assert x.to_dense().tolist() == [[0, 0, 5], [0, 0, 0]]
-
-
-def test_a_fresh_process_makes_csr_without_a_warning():
-    # PyTorch gives its "beta state" warning once for each process, so only the first one counts.
-    program = (
-        "import warnings, torch\n"
-        "from subtree_attention.data.features import compact\n"
-        "warnings.simplefilter('error')\n"
-        "print(compact(torch.eye(30)).layout)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.strip() == "torch.sparse_csr", done.stderr

@@ -43,7 +43,7 @@ def test_a_split_stays_what_it_was():
 
 @pytest.mark.parametrize("protocol", ["C", "a", "", None])
 def test_an_unknown_protocol_is_refused(protocol):
-    with pytest.raises(ValueError, match="'A' .50/25/25. or 'B'"):
+    with pytest.raises(ValueError, match=r"'A' \(50/25/25\) or 'B'"):
         datasets.random_split(10, protocol, 0)
 
 

@@ -142,7 +142,10 @@ def output_and_gradients(out: Tensor, inputs: list[Tensor], seed: int = 7) -> li
     generator = torch.Generator().manual_seed(seed)
     weighting = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
     grads = torch.autograd.grad(out, inputs, weighting, allow_unused=True)
-    return [out, *(torch.zeros_like(i) if g is None else g for i, g in zip(inputs, grads))]
+    return [
+        out,
+        *(torch.zeros_like(i) if g is None else g for i, g in zip(inputs, grads, strict=True)),
+    ]
 
 
 def error(actual: Tensor, expected: Tensor) -> float:
@@ -157,7 +160,7 @@ def error(actual: Tensor, expected: Tensor) -> float:
 def assert_all_close(actual: list[Tensor], expected: list[Tensor], tolerance: float) -> None:
     """Every tensor within `tolerance` of the largest entry of its counterpart."""
     assert len(actual) == len(expected)
-    errors = [error(a, e) for a, e in zip(actual, expected)]
+    errors = [error(a, e) for a, e in zip(actual, expected, strict=True)]
     assert max(errors) <= tolerance, f"relative errors {errors} above {tolerance}"
 
 

@@ -17,7 +17,7 @@ SPARSE_BELOW = 0.10
 def csr_tensor(
     row_starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
 ) -> Tensor:
-    """A `torch.sparse_csr` matrix from its parts, without PyTorch's "beta state" warning.
+    """A `torch.sparse_csr` matrix from its parts, without PyTorch's two warnings.
 
     Args:
         row_starts: [N + 1], int64.
@@ -27,6 +27,7 @@ def csr_tensor(
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
         # The parts come from scipy or from a file whose checksum was compared.
         return torch.sparse_csr_tensor(row_starts, columns, values, shape, check_invariants=False)
 

@@ -4,11 +4,15 @@ Raw files are looked for in the data folder, then in the mirror (which is never 
 downloaded only after that.
 """
 
+import errno
 import hashlib
 import http.client
 import os
+import shutil
 import socket
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,8 +108,8 @@ def find_raw(graph: GraphInfo, folder: Path, mirror: Path | None) -> Path | None
     return None
 
 
-def check_checksums(graph: GraphInfo, raw: Path, files: list[str]) -> None:
-    """Refuse a raw file whose checksum is known and differs.
+def check_raw_files(graph: GraphInfo, raw: Path, files: list[str]) -> None:
+    """Refuse damaged raw files before a parser sees them.
 
     Args:
         graph: the graph.
@@ -115,16 +119,21 @@ def check_checksums(graph: GraphInfo, raw: Path, files: list[str]) -> None:
     Raises:
         ValueError: names the damaged files.
     """
-    damaged = []
-    for name, file in zip(graph.raw_files, files, strict=True):
-        expected = SHA256.get(f"{graph.raw_dir}/{name}")
-        if expected and hashlib.sha256((raw / name).read_bytes()).hexdigest() != expected:
-            damaged.append(file)
+    pairs = zip(graph.raw_files, files, strict=True)
+    damaged = [file for name, file in pairs if not _intact(raw / name, f"{graph.raw_dir}/{name}")]
     if damaged:
-        raise ValueError(
-            f"damaged or foreign raw file of {graph.name!r} (its SHA-256 is not the known one): "
-            f"{', '.join(damaged)}"
-        )
+        raise ValueError(f"damaged or foreign raw file of {graph.name!r}: {', '.join(damaged)}")
+
+
+def _intact(path: Path, key: str) -> bool:
+    """Compare the SHA-256 where it is known, else the checksums inside an archive."""
+    if key in SHA256:
+        return hashlib.sha256(path.read_bytes()).hexdigest() == SHA256[key]
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        return False
 
 
 def download(graph: GraphInfo, into: Path, data: Path) -> None:
@@ -143,7 +152,23 @@ def download(graph: GraphInfo, into: Path, data: Path) -> None:
             try:
                 download_url(url, str(into), filename=name)
             except (OSError, http.client.HTTPException) as error:
+                refuse_full_disk(error, data)
                 raise MissingData(_how_to_get(graph, url, data, error)) from None
+
+
+def refuse_full_disk(error: Exception, folder: Path) -> None:
+    """Turn the many faces of a full disk into one plain error."""
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(
+        error
+    )
+    if not full and folder.is_dir():
+        full = shutil.disk_usage(folder).free == 0
+    if full:
+        raise OSError(
+            errno.ENOSPC,
+            "no space left for graphs; free some, or name another folder with STA_DATA",
+            str(folder),
+        ) from None
 
 
 def _how_to_get(graph: GraphInfo, url: str, data: Path, error: Exception) -> str:

@@ -4,7 +4,6 @@ The first use reads the raw files in a private folder and leaves one cache file;
 by a rename, so several processes may do this at once.
 """
 
-import errno
 import os
 import shutil
 import tempfile
@@ -23,16 +22,15 @@ from .features import compact, normalise_rows, values_of
 from .folders import (
     Folder,
     cache_file,
-    check_checksums,
+    check_raw_files,
     data_folder,
     download,
     find_raw,
     mirror_folder,
+    refuse_full_disk,
 )
 from .registry import GraphInfo, info
 from .splits import apply_split, known_split
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def load(
@@ -103,7 +101,7 @@ def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Data:
 
 def _read(graph: GraphInfo, staging: Path, files: list[str]) -> Data:
     """Read, preprocess and check the raw files in the staging folder; `files` is for messages."""
-    check_checksums(graph, staging / graph.raw_dir, files)
+    check_raw_files(graph, staging / graph.raw_dir, files)
     source = ", ".join(files)
     try:
         data = graph.reader(staging)
@@ -111,7 +109,7 @@ def _read(graph: GraphInfo, staging: Path, files: list[str]) -> Data:
         raise
     except Exception as error:
         # The readers are other people's parsers: a damaged file can raise anything in them.
-        _refuse_full_disk(error, staging)
+        refuse_full_disk(error, staging.parent)
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise ValueError(f"cannot read {graph.name!r}, damaged file? {source} ({reason})") from None
     _check_tensors(data, source)
@@ -183,7 +181,7 @@ def _staging(folder: Path, must_be_kept: bool) -> Iterator[tuple[Path, bool]]:
         staging = tempfile.mkdtemp(prefix=".staging-", dir=folder)
         keep = True
     except OSError as error:
-        _refuse_full_disk(error, folder)
+        refuse_full_disk(error, folder)
         if must_be_kept:
             raise PermissionError(
                 f"cannot write to the data folder {folder} ({error.strerror}); "
@@ -218,18 +216,5 @@ def _keep(graph: GraphInfo, data: Data, staging: Path, folder: Path, downloaded:
         target.parent.mkdir(exist_ok=True)
         os.replace(staging / target.name, target)
     except (OSError, SafetensorError) as error:
-        _refuse_full_disk(error, folder)
+        refuse_full_disk(error, folder)
         # The graph is in memory; that it could not be cached only costs time at the next load.
-
-
-def _refuse_full_disk(error: Exception, folder: Path) -> None:
-    """Turn the many faces of a full disk into one plain error."""
-    full = getattr(error, "errno", None) in _FULL or "No space left" in str(error)
-    if not full and folder.is_dir():
-        full = shutil.disk_usage(folder).free == 0
-    if full:
-        raise OSError(
-            errno.ENOSPC,
-            "no space left for graphs; free some, or name another folder with STA_DATA",
-            str(folder),
-        ) from None

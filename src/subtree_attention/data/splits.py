@@ -36,8 +36,8 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Masks:
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {protocol!r}")
-    generator = torch.Generator().manual_seed(_whole_number(seed))
-    order = torch.randperm(num_nodes, generator=generator)
+    # numpy's generator: the same splits whatever the version of torch.
+    order = torch.from_numpy(np.random.default_rng(_whole_number(seed)).permutation(num_nodes))
     train, val = (num_nodes * share // 100 for share in PROTOCOLS[protocol])
     parts = order.split([train, val, num_nodes - train - val])
     return _masks(num_nodes, *parts)
@@ -109,7 +109,7 @@ def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Masks:
             f"into {(folder / name).parent}, or set STA_MIRROR to a folder that holds {name}."
         )
     try:
-        with np.load(path) as file:
+        with path.open("rb") as raw, np.load(raw) as file:
             parts = [torch.from_numpy(file[part]).long() for part in ("train", "valid", "test")]
         together = torch.cat(parts)
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):

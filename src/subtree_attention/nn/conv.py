@@ -15,7 +15,7 @@ from .. import _check, aggregation, feature_maps, ops
 from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph
 from .global_attention import global_attention
-from .linear import SparseLinear, check_dropout, check_features
+from .linear import SparseLinear, check_dropout, check_features, check_in_channels
 
 HEAD_MIXES = ("linear", "sum")
 GLOBAL_ATTENTION = ("beside", "only")
@@ -86,7 +86,7 @@ class STAConv(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        self.in_channels = _check_in_channels(in_channels)
+        self.in_channels = check_in_channels(in_channels)
         self.out_channels = _check.integer("out_channels", out_channels, 1)
         self.hops = _check.integer("hops", hops, 0)
         self.heads = _check.integer("heads", heads, 1)
@@ -294,17 +294,6 @@ class STAConv(nn.Module):
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
             f"hops={self.hops}, heads={self.heads})"
         )
-
-
-def _check_in_channels(in_channels: Any) -> int:
-    if isinstance(in_channels, tuple | list):
-        raise ValueError(
-            f"in_channels={in_channels!r}: bipartite layers are not supported, since subtree "
-            "attention walks within one set of nodes"
-        )
-    if in_channels == -1:
-        return -1
-    return _check.integer("in_channels", in_channels, 1)
 
 
 def _per_head(name: str, channels: int | None, out_channels: int, heads: int) -> int:

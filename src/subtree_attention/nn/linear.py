@@ -32,7 +32,7 @@ class SparseLinear(Linear):
     def __init__(
         self, in_channels: int, out_channels: int, bias: bool = True, dropout: float = 0.0
     ) -> None:
-        super().__init__(in_channels, out_channels, bias=bias)
+        super().__init__(check_in_channels(in_channels), out_channels, bias=bias)
         self.dropout = check_dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -51,6 +51,18 @@ class SparseLinear(Linear):
             transpose._replace(weight=values[order]),
         )
         return out if self.bias is None else out + self.bias
+
+
+def check_in_channels(in_channels: Any) -> int:
+    """Refuse what is neither a number of channels nor -1."""
+    if isinstance(in_channels, tuple | list):
+        raise ValueError(
+            f"in_channels={in_channels!r}: bipartite layers are not supported, since subtree "
+            "attention walks within one set of nodes"
+        )
+    if in_channels == -1:
+        return -1
+    return _check.integer("in_channels", in_channels, 1)
 
 
 def check_features(x: Any) -> None:

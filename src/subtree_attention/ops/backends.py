@@ -208,7 +208,9 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
     ctx.hops, ctx.eps, ctx.backend = hops, eps, backend
 
 
-def _differentiate(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
+    if grad is None:  # nothing reaches the output
+        return (None,) * 14
     *grads, grad_weights = _backward(grad, *ctx.saved_tensors, ctx.hops, ctx.eps, ctx.backend)
     return *grads, None if ctx.saved_tensors[3] is None else grad_weights, *[None] * 10
 

@@ -1,0 +1,42 @@
+"""The operator under `torch.compile(fullgraph=True)`: no graph break, the same numbers."""
+
+import shutil
+
+import pytest
+import torch
+from ops.cases import EDGES, assert_all_close, output_and_gradients, random_inputs
+
+from subtree_attention import subtree_attention
+
+CASES = [  # compiler, with hop weights; inductor is slow, so once
+    ("aot_eager", False),
+    ("aot_eager", True),
+    pytest.param(
+        "inductor",
+        True,
+        marks=[
+            pytest.mark.skipif(not shutil.which("c++"), reason="inductor needs a C++ compiler"),
+            pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # inductor's own
+        ],
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize(("compiler", "weighted"), CASES)
+def test_compiled_equals_eager(compiler, weighted, device):
+    graph = EDGES["directed-weighted"].graph(device=device)  # first used inside the compiled code
+    inputs = random_inputs(graph.num_nodes, hops=3 if weighted else None).to(device)
+
+    def operator(query, key, value, weights=None):
+        return subtree_attention(query * 2, key, value, graph, 3, weights).square()
+
+    compiled = torch.compile(operator, fullgraph=True, backend=compiler)
+    actual = output_and_gradients(compiled(*inputs.all()), inputs.all())
+    expected = output_and_gradients(operator(*inputs.all()), inputs.all())
+    # What the compiler fuses around the operator may round differently, by some 2^-53.
+    assert_all_close(actual, expected, 1e-14)

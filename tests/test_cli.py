@@ -1,0 +1,193 @@
+"""The command line, as a user runs it: in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from subtree_attention import cli
+
+SOURCE = str(Path(__file__).parents[1] / "src")  # so that it also runs without installation
+ENV = {**os.environ, "COLUMNS": "100", "PYTHONPATH": SOURCE}
+QUICK = ["--runs", "2", "--epochs", "6", "--hops", "1", "--device", "cpu"]
+
+
+def sta(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "subtree_attention", *args],
+        cwd=cwd,
+        env={**ENV, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli")
+    done = sta("train", *QUICK, "--out", "mine", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "saved in mine" in done.stdout
+    assert "mean" in done.stdout
+    return folder / "mine"
+
+
+def test_evaluate_gives_the_stored_scores(trained: Path) -> None:
+    done = sta("evaluate", str(trained), cwd=trained.parent)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│")]
+    assert len(rows) == 2
+    for row in rows:
+        assert row[4].strip() == row[5].strip()  # test now, test when trained
+
+
+def test_training_prints_plain_lines_when_not_on_a_terminal(trained: Path) -> None:
+    done = sta("train", *QUICK, "--out", "other", cwd=trained.parent)
+    assert "run 1/2" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_an_error_is_one_line_without_traceback(tmp_path: Path) -> None:
+    done = sta("train", "coraa", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: there is no graph 'coraa'. Did you mean 'cora'")
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+
+
+# The rest runs in this process: starting torch anew for every call would take minutes.
+
+Outcome = tuple[int | None, str, str]
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Call `sta` in an empty folder: -> exit code, what it printed, its errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "out_console", Console(width=200))
+    monkeypatch.setattr(cli, "err_console", Console(width=200, stderr=True))
+
+    def call(*arguments: str) -> Outcome:
+        with pytest.raises(SystemExit) as left:
+            cli.main(list(arguments))
+        printed = capsys.readouterr()
+        return left.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+def test_datasets_lists_every_graph_and_where_it_is(
+    run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    code, out, _ = run("datasets", "--data-dir", str(tmp_path / "d"))
+    assert code == 0
+    for name in ("digits", "cora", "corafull", "minesweeper"):
+        assert name in out
+    assert "embedded" in out
+    assert not (tmp_path / "d").exists()
+
+
+def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
+    code, out, _ = run("info")
+    assert code == 0
+    for word in ("torch-geometric", "backend", "auto picks"):
+        assert word in out
+
+
+@pytest.mark.parametrize("command", [(), ("train",), ("evaluate",), ("datasets",), ("info",)])
+def test_help_is_there(command: tuple[str, ...], run: Callable[..., Outcome]) -> None:
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    assert "Usage" in out
+
+
+def test_help_teaches(run: Callable[..., Outcome]) -> None:
+    assert "sta train cora --runs 5" in run("train", "--help")[1]
+
+
+def test_sta_backend_overrides_and_a_wrong_one_is_refused(
+    run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STA_BACKEND", "torhc")
+    code, _, err = run("train", *QUICK)
+    assert code == 2
+    assert "Did you mean 'torch'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--hops", "-1"), "hops must be at least 0, got -1"),
+        (("train", "--hops", "many"), "'many'"),
+        (("train", "--heads", "0"), "heads must be at least 1, got 0"),
+        (("train", "--heads", "100"), "heads=100 is more than hidden_channels=64"),
+        (("train", "--gate", "softmaks"), "Did you mean 'softmax'"),
+        (("train", "--device", "gpu"), "unknown device 'gpu'"),
+        (("train", "--resume"), "no unfinished run"),
+        (("train", "--resume", "--out", "nowhere"), "nowhere"),
+        (("train", "--split", "own"), "no split 'own'"),
+        (("train", "--mirror", "nowhere", "cora"), "nowhere is not a folder"),
+        (("train", "--colour", "red"), "--colour"),
+        (("evaluate", "nowhere"), "nowhere is not a folder"),
+        (("trane",), "trane"),
+    ],
+)
+def test_a_users_mistake_is_two_lines_and_exit_code_2(
+    arguments: tuple[str, ...], message: str, run: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in err
+    assert len(err.splitlines()) <= 2
+    assert not list(tmp_path.iterdir()), "a refused command leaves nothing behind"
+
+
+def test_a_folder_with_a_run_is_not_overwritten(trained: Path, run: Callable[..., Outcome]) -> None:
+    code, _, err = run("train", *QUICK, "--out", str(trained))
+    assert code == 2
+    assert "--resume" in err
+
+
+def test_divergence_is_said_and_is_exit_code_1(run: Callable[..., Outcome]) -> None:
+    code, _, err = run("train", *QUICK, "--lr", "1e30")
+    assert code == 1
+    assert "the loss became" in err
+
+
+def test_killed_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
+    """kill -9 in the middle of a run, then --resume: the same numbers, bit for bit."""
+    # Long enough that a checkpoint (one every five seconds) exists before the end.
+    settings = ["--runs", "1", "--epochs", "350", "--patience", "1000", "--device", "cpu"]
+    whole = sta("train", *settings, "--out", "whole", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+
+    checkpoint = tmp_path / "killed/run-0/checkpoint.safetensors"
+    command = [sys.executable, "-m", "subtree_attention", "train", *settings, "--out", "killed"]
+    with subprocess.Popen(command, cwd=tmp_path, env=ENV, stdout=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while not checkpoint.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    assert checkpoint.exists()
+    assert not (tmp_path / "killed/summary.json").exists(), "it was killed too late"
+
+    resumed = sta("train", "--resume", "--out", "killed", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    for name in ("run-0/metrics.jsonl", "run-0/model.safetensors"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    summaries = [
+        json.loads((tmp_path / f / "run-0/summary.json").read_text()) for f in ("whole", "killed")
+    ]
+    for summary in summaries:
+        del summary["seconds"]
+    assert summaries[0] == summaries[1]

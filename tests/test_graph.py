@@ -1,0 +1,276 @@
+"""`Graph`: every form of adjacency, every transition, and what it refuses."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import SimpleConv
+from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
+
+from subtree_attention import Graph, subtree_attention
+
+# PyTorch says this once per process, whoever makes the first CSR matrix.
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
+
+EDGE = torch.tensor([[0, 1, 2], [1, 2, 0]])
+
+
+def _torch_coo(edges: Edges) -> torch.Tensor:
+    size = (edges.num_nodes, edges.num_nodes)
+    return torch.sparse_coo_tensor(
+        edges.index.flip(0), edges.weight, size, check_invariants=True
+    )  # rows receive
+
+
+def _scipy(edges: Edges, kind) -> object:
+    source, target = edges.index.numpy()
+    size = (edges.num_nodes, edges.num_nodes)
+    return kind((edges.weight.numpy(), (source, target)), shape=size)  # rows send
+
+
+def _edge_index(index: torch.Tensor) -> Graph:
+    def build(edges: Edges) -> Graph:
+        return Graph(index(edges), edges.num_nodes, edges.weight)
+
+    return build
+
+
+FORMS = {
+    "int64": _edge_index(lambda e: e.index),
+    "int32": _edge_index(lambda e: e.index.int()),
+    "EdgeIndex": _edge_index(lambda e: EdgeIndex(e.index, sparse_size=(13, 13))),
+    "torch-coo": lambda e: Graph(_torch_coo(e)),
+    "torch-csr": lambda e: Graph(_torch_coo(e).to_sparse_csr()),
+    "torch-csc": lambda e: Graph(_torch_coo(e).to_sparse_csc()),
+    "scipy-coo-array": lambda e: Graph(_scipy(e, sp.coo_array)),
+    "scipy-csr-array": lambda e: Graph(_scipy(e, sp.csr_array)),
+    "scipy-csr-matrix": lambda e: Graph(_scipy(e, sp.csr_matrix)),
+    "SparseTensor": pytest.param(
+        lambda e: Graph(
+            SparseTensor(row=e.index[1], col=e.index[0], value=e.weight, sparse_sizes=(13, 13))
+        ),
+        marks=pytest.mark.skipif(not WITH_TORCH_SPARSE, reason="needs torch_sparse"),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_form_of_adjacency_is_the_same_graph(form):
+    edges = EDGES["directed-weighted"]
+    dense = edges.dense()
+    expected = dense / dense.sum(0).clamp(min=1e-30)  # A D^-1
+    graph = form(edges)
+    assert graph.num_nodes == edges.num_nodes
+    # A matrix adds parallel edges up in the weights' float32, ours and theirs.
+    assert_all_close([graph.dense()], [expected], 4 * torch.finfo(torch.float32).eps)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda e: e.index,
+        lambda e: EdgeIndex(e.index, sparse_size=(11, 11)).sort_by("col").values,
+        lambda e: _torch_coo(e).to_sparse_csr(),
+    ],
+    ids=["edge_index", "EdgeIndex", "torch-csr"],
+)
+def test_one_hop_flows_as_in_pyg(form):
+    # No parallel edges: for PyG a matrix holds their sum as one neighbour.
+    index = EDGES["directed"].index.unique(dim=1).contiguous()
+    adjacency, value = form(Edges(index, 11, torch.ones(index.size(1)))), torch.randn(11, 4)
+    expected = SimpleConv(aggr="mean")(value, adjacency)
+    key = torch.ones(11, 1)  # equal keys: attention is the transition itself
+    out = subtree_attention(key, key, value, Graph(adjacency, 11, transition="mean"), 1, eps=0.0)
+    assert_all_close([out[1]], [expected], 1e-6)  # float32 sums of a few terms
+
+
+def _dense_transition(adjacency: torch.Tensor, transition: str | None) -> torch.Tensor:
+    sends, receives = adjacency.sum(0), adjacency.sum(1)
+
+    def power(degree, exponent):
+        return torch.where(degree > 0, degree**exponent, 0.0)
+
+    return {
+        "rw": adjacency * power(sends, -1.0)[None, :],
+        "mean": adjacency * power(receives, -1.0)[:, None],
+        "sym": adjacency * power(receives, -0.5)[:, None] * power(sends, -0.5)[None, :],
+        None: adjacency,
+    }[transition]
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("transition", ["rw", "mean", "sym", None])
+@pytest.mark.parametrize("name", list(EDGES))
+def test_transitions_equal_their_dense_formula(name, transition, self_loops):
+    edges = EDGES[name]
+    adjacency = edges.dense()
+    if self_loops:
+        adjacency += torch.diag((adjacency.diagonal() == 0).double())
+    graph = edges.graph(transition, self_loops=self_loops)
+    expected = _dense_transition(adjacency, transition)
+    assert_all_close([graph.dense()], [expected], FLOAT64_ERROR)
+
+
+@pytest.mark.parametrize("name", list(EDGES))
+def test_the_transpose_is_the_transpose(name):
+    graph = EDGES[name].graph()
+    matrix, transpose = graph.matrix(torch.float64), graph.transpose(torch.float64)
+
+    def entries(csr, flip: bool):
+        rows = torch.repeat_interleave(csr.rowptr.diff().long())
+        pair = (csr.col.long(), rows) if flip else (rows, csr.col.long())
+        out = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.float64)
+        return out.index_put_(pair, csr.weight, accumulate=True)
+
+    assert torch.equal(entries(matrix, False), entries(transpose, True))
+    assert matrix.rowptr.dtype == matrix.col.dtype == torch.int32
+
+
+def test_columns_ascend_within_a_row_and_equal_graphs_are_equal_in_every_order():
+    edges = EDGES["directed-weighted"]
+    order = torch.randperm(edges.index.size(1))
+    shuffled = Edges(edges.index[:, order], edges.num_nodes, edges.weight[order])
+    source, target = edges.graph().edge_index
+    assert torch.equal((target * 13 + source).sort().values, target * 13 + source)
+    assert torch.equal(edges.graph().edge_index, shuffled.graph().edge_index)
+
+
+def test_parallel_edges_add_up():
+    parallel = Graph(torch.tensor([[0, 0, 1], [2, 2, 2]]), 3, transition="mean")
+    weighted = Graph(torch.tensor([[0, 1], [2, 2]]), 3, torch.tensor([2.0, 1.0]), "mean")
+    assert torch.equal(parallel.dense(), weighted.dense())
+
+
+def test_self_loops_go_to_nodes_without_one_only():
+    graph = Graph(torch.tensor([[0, 0], [0, 1]]), 3, torch.tensor([5.0, 1.0]), None, True)
+    assert graph.num_edges == 4
+    assert graph.dense().diagonal().tolist() == [5, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "num_nodes", "expected"),
+    [
+        (EDGE, None, 3),
+        (EDGE, 7, 7),
+        (EdgeIndex(EDGE, sparse_size=(6, 6)), None, 6),
+        (torch.eye(4).to_sparse(), None, 4),
+        (torch.eye(4).to_sparse(), 5, 5),
+        (sp.eye_array(4), None, 4),
+        (torch.empty(2, 0, dtype=torch.long), None, 0),
+    ],
+)
+def test_number_of_nodes_is_given_or_implied(adjacency, num_nodes, expected):
+    assert Graph(adjacency, num_nodes).num_nodes == expected
+
+
+def test_weights_are_rounded_once_from_float64():
+    graph = EDGES["directed-weighted"].graph("sym")
+    assert torch.equal(graph.matrix().weight, graph.matrix(torch.float64).weight.float())
+    assert graph.matrix().weight is graph.matrix().weight  # and kept
+
+
+def test_scipy_values_of_any_kind_are_weights():
+    dense = np.array([[0, 2], [1, 0]])
+    expected = torch.from_numpy(dense.T).double()
+    assert torch.equal(Graph(sp.csr_array(dense), transition=None).dense(), expected)
+    booleans = Graph(sp.csr_array(dense.astype(bool)), transition=None)
+    assert torch.equal(booleans.dense(), expected.bool().double())
+
+
+def test_to_the_same_device_is_itself():
+    graph = EDGES["directed"].graph()
+    assert graph.to("cpu") is graph
+    assert graph.to(torch.device("cpu")) is graph
+
+
+def test_to_another_device_moves_a_copy():
+    graph = EDGES["directed-weighted"].graph("sym", self_loops=True)
+    moved = graph.to("meta")
+    assert (moved.device.type, graph.device.type) == ("meta", "cpu")
+    assert repr(moved) == repr(graph)
+    assert moved.self_loops
+    if torch.cuda.is_available():
+        on_gpu = graph.to("cuda")
+        assert on_gpu.to("cuda") is on_gpu
+        assert torch.equal(on_gpu.dense().cpu(), graph.dense())
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))]
+)
+@pytest.mark.parametrize("used", [False, True])
+def test_copies_and_pickles_are_the_same_graph(copied, used):
+    graph = EDGES["directed-weighted"].graph("sym")
+    inputs = random_inputs(graph.num_nodes)
+    if used:  # so that caches are filled
+        subtree_attention(*inputs.all(), graph, 2, similarity="softmax")
+    twin = copied(graph)
+    assert repr(twin) == repr(graph)
+    out, expected = (subtree_attention(*inputs.all(), g, 2) for g in (twin, graph))
+    assert torch.equal(out, expected)
+
+
+def test_repr_names_size_and_transition():
+    expected = "Graph(num_nodes=3, num_edges=3, transition='rw')"
+    assert repr(Graph(torch.tensor([[0, 1, 1], [1, 0, 2]]))) == expected
+
+
+def ones(*shape: int) -> torch.Tensor:
+    return torch.ones(*shape)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_nodes": 2}, "num_nodes=2, but the adjacency has index 2"),
+        ({"edge_index": EDGE - 1}, "negative index -1"),
+        ({"edge_index": EDGE.t()}, r"shape \[2, E\], got \[3, 2\]"),
+        ({"edge_index": EDGE[0]}, r"shape \[2, E\], got \[3\]"),
+        ({"num_nodes": -3}, "num_nodes must be at least 0, got -3"),
+        ({"edge_weight": ones(2)}, r"edge_weight must have shape \[3\].* got \[2\]"),
+        ({"edge_weight": ones(3, 1)}, r"edge_weight must have shape \[3\].* got \[3, 1\]"),
+        ({"edge_weight": ones(3) * torch.nan}, "edge_weight must be finite, but 3 of 3"),
+        ({"edge_weight": torch.tensor([1, 1, torch.inf])}, "must be finite, but 1 of 3"),
+        ({"edge_weight": -ones(3)}, "'rw' needs non-negative edge weights, got -1.0"),
+        ({"edge_weight": ones(3).requires_grad_()}, r"edge_weight.detach\(\)"),
+        ({"transition": "maen"}, "unknown transition 'maen'. Did you mean 'mean'"),
+        ({"edge_index": ones(2, 3).to_sparse()}, r"must be square, got \[2, 3\]"),
+        ({"edge_index": torch.eye(3).to_sparse(), "num_nodes": 2}, "num_nodes=2, but the adjac"),
+        ({"edge_index": torch.eye(3).to_sparse(), "edge_weight": ones(3)}, "its own weights"),
+        ({"edge_index": sp.eye_array(3), "edge_weight": ones(3)}, "its own weights"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_wrong_values_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Graph(**{"edge_index": EDGE, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"edge_index": EDGE.float()}, "must hold integers, got torch.float32"),
+        ({"edge_index": EDGE.bool()}, "must hold integers, got torch.bool"),
+        ({"edge_index": [[0], [1]]}, "edge_index tensor of shape .* got list"),
+        ({"edge_index": EDGE.numpy()}, "got ndarray"),
+        ({"edge_index": Graph(EDGE)}, "a Graph already"),
+        ({"edge_weight": EDGE[0]}, "edge_weight must hold floating-point .* got torch.int64"),
+        ({"edge_weight": [1.0, 1.0, 1.0]}, "edge_weight must be a torch.Tensor, got list"),
+        ({"num_nodes": 3.0}, "num_nodes must be an integer, got 3.0"),
+        ({"transition": 1}, "transition must be one of rw, sym, mean, got 1"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_wrong_types_are_refused(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        Graph(**{"edge_index": EDGE, **arguments})
+
+
+def test_negative_weights_are_taken_as_they_are_without_a_transition():
+    weight = torch.tensor([-1.0, 2.0, 0.5])
+    assert Graph(EDGE, edge_weight=weight, transition=None).dense().sum() == 1.5

@@ -1,0 +1,199 @@
+"""The loop and what it leaves on disk, on the embedded graph."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import subtree_attention as sta
+from subtree_attention.train import folder as store
+from subtree_attention.train import loop
+from subtree_attention.train.evaluate import evaluate_folder
+
+QUICK = {"runs": 2, "epochs": 4, "patience": 3, "hops": 1, "heads": 2}
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> loop.Result:
+    out = tmp_path_factory.mktemp("fit") / "out"
+    return sta.fit(sta.recipe("digits", **QUICK), out, device="cpu")
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_the_folder_holds_everything(result: loop.Result) -> None:
+    names = {str(p.relative_to(result.folder)) for p in result.folder.rglob("*") if p.is_file()}
+    per_run = {"metrics.jsonl", "summary.json", "model.safetensors"}
+    expected = {"config.json", "environment.json", "summary.json"}
+    assert names == expected | {f"run-{i}/{name}" for i in range(2) for name in per_run}
+
+
+def test_runs_use_different_splits_and_seeds(result: loop.Result) -> None:
+    first, second = (metrics(result.folder / f"run-{i}") for i in range(2))
+    assert first != second
+    assert [run.seed for run in result.runs] == [0, 1]
+
+
+def test_test_score_is_that_of_the_first_best_validation_epoch(result: loop.Result) -> None:
+    for run in result.runs:
+        history = metrics(result.folder / f"run-{run.run}")
+        best = max(history, key=lambda epoch: epoch["val"])  # max keeps the first of equals
+        assert (run.best_epoch, run.test) == (best["epoch"], best["test"])
+        assert [epoch["epoch"] for epoch in history] == list(range(1, run.epochs + 1))
+
+
+def test_summary_has_mean_and_sample_deviation(result: loop.Result) -> None:
+    summary = json.loads((result.folder / "summary.json").read_text())
+    scores = torch.tensor([run["test"] for run in summary["runs"]], dtype=torch.float64)
+    assert summary["mean"] == pytest.approx(scores.mean().item())
+    assert summary["std"] == pytest.approx(scores.std().item())
+
+
+def test_loaded_model_scores_as_it_did_in_training(result: loop.Result) -> None:
+    for score in evaluate_folder(result.folder, device="cpu"):
+        assert score.test == score.stored_test
+
+
+def test_load_takes_the_best_validated_run_or_the_one_named(result: loop.Result) -> None:
+    best = max(result.runs, key=lambda run: run.val).run
+    chosen, named = sta.load(result.folder), sta.load(result.folder / f"run-{best}")
+    assert not chosen.training
+    for a, b in zip(chosen.parameters(), named.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_same_seed_same_numbers(result: loop.Result, tmp_path: Path) -> None:
+    again = sta.fit(result.config, tmp_path / "again", device="cpu")
+    for run in range(2):
+        assert metrics(again.folder / f"run-{run}") == metrics(result.folder / f"run-{run}")
+
+
+def test_patience_ends_a_run(tmp_path: Path) -> None:
+    config = sta.recipe("digits", runs=1, epochs=50, patience=2, hops=1, lr=0.0)
+    [run] = sta.fit(config, tmp_path / "out", device="cpu").runs
+    assert (run.best_epoch, run.epochs) == (1, 3)
+
+
+def test_single_run_has_no_deviation(tmp_path: Path) -> None:
+    config = sta.recipe("digits", **QUICK | {"runs": 1})
+    assert sta.fit(config, tmp_path / "out", device="cpu").std is None
+
+
+# ------------------------------------------------------------------------------ interruption
+
+
+class StopAt:
+    """A progress that stops the training like Ctrl-C does."""
+
+    def __init__(self, run: int, epoch: int) -> None:
+        self.at, self.run = (run, epoch), 0
+
+    def start_run(self, index: int, epoch: int) -> None:
+        self.run = index
+
+    def epoch(self, now: loop.Epoch, best: loop.Epoch | None) -> None:
+        if (self.run, now.epoch) == self.at:
+            raise KeyboardInterrupt
+
+    def finish_run(self, result: loop.RunResult) -> None:
+        pass
+
+
+def test_interrupted_and_resumed_equals_never_stopped(result: loop.Result, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(loop.Interrupted):
+        sta.fit(result.config, out, device="cpu", progress=StopAt(1, 2))
+    assert (out / "run-1" / "checkpoint.safetensors").exists()
+    assert not (out / "summary.json").exists()
+    resumed = sta.fit(result.config, out, device="cpu", resume=True)
+    for index in range(2):
+        before, after = result.folder / f"run-{index}", resumed.folder / f"run-{index}"
+        assert metrics(after) == metrics(before)
+        weights = [store.read_tensors(f / "model.safetensors")[0] for f in (before, after)]
+        assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_resume_finds_the_latest_unfinished_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = sta.recipe("digits", **QUICK)
+    with pytest.raises(loop.Interrupted) as stopped:
+        sta.fit(config, device="cpu", progress=StopAt(0, 1))
+    assert sta.fit(config, device="cpu", resume=True).folder == stopped.value.folder
+    with pytest.raises(ValueError, match="no unfinished run of digits"):
+        sta.fit(config, device="cpu", resume=True)
+
+
+# ------------------------------------------------------------------------------ what is refused
+
+
+def test_a_folder_with_a_run_is_not_overwritten(result: loop.Result) -> None:
+    with pytest.raises(ValueError, match="holds a run already"):
+        sta.fit(result.config, result.folder, device="cpu")
+
+
+def test_resume_with_other_settings_is_refused(result: loop.Result) -> None:
+    with pytest.raises(ValueError, match="hops 1, not 3"):
+        sta.fit(result.config.replace(hops=3), result.folder, device="cpu", resume=True)
+
+
+def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(ValueError, match="not empty"):
+        sta.fit(sta.recipe("digits", **QUICK), tmp_path, device="cpu")
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
+    with (
+        store.claimed(tmp_path / "out"),
+        pytest.raises(store.RunFolderError, match="another process"),
+    ):
+        sta.fit(sta.recipe("digits", **QUICK), tmp_path / "out", device="cpu")
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_in_words(tmp_path: Path) -> None:
+    config = sta.recipe("digits", runs=1, lr=1e30, epochs=30)
+    with pytest.raises(loop.Diverged, match=r"epoch \d+ of run 0 on digits .*lr 1e\+30"):
+        sta.fit(config, tmp_path / "out", device="cpu")
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "summary.json"
+    store.write_json(path, {"good": 1})
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.write_json(path, {"half": 2})
+    assert json.loads(path.read_text()) == {"good": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_broken_model_file_is_named(result: loop.Result, tmp_path: Path) -> None:
+    broken = tmp_path / "run-0"
+    broken.mkdir()
+    content = (result.folder / "run-0" / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(store.RunFolderError, match=r"model.safetensors cannot be read"):
+        sta.load(broken)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"), [("gpu", "unknown device 'gpu'"), ("mps", "not supported")]
+)
+def test_wrong_devices_are_refused(device: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        loop.choose_device(device)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_missing_gpu_is_said() -> None:
+    with pytest.raises(ValueError, match="torch sees no GPU"):
+        loop.choose_device("cuda")
