@@ -1,5 +1,6 @@
 """Checks of what a user passes in, and the words in which a refusal is put."""
 
+import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -22,8 +23,9 @@ def known(what: str, name: Any, allowed: Iterable[str]) -> str:
 
 def integer(what: str, value: Any, least: int) -> int:
     """Return `value` if it is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} must be an integer, got {value!r}")
+    value = operator.index(value)  # numpy's integers too
     if value < least:
         raise ValueError(f"{what} must be at least {least}, got {value}")
     return value

@@ -101,15 +101,22 @@ class HopAggregation(nn.Module):
 
     def forward(self, levels: Tensor) -> Tensor:
         """[K + 1, N, H, c] -> [N, H, width]."""
-        weights = self.hop_weights()
-        assert weights is not None  # subclasses without weights define forward
-        return torch.einsum("knhc,kh->nhc", levels, weights.expand(-1, self.heads))
+        raise NotImplementedError
 
     def extra_repr(self) -> str:
         return f"hops={self.hops}"
 
 
-class GPR(HopAggregation):
+class _WeightedSum(HopAggregation):
+    def hop_weights(self) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, levels: Tensor) -> Tensor:
+        weights = self.hop_weights().expand(-1, self.heads)
+        return torch.einsum("knhc,kh->nhc", levels, weights)
+
+
+class GPR(_WeightedSum):
     r""":math:`\sum_k \alpha_k \mathrm{STA}_k`, alpha learned from 1."""
 
     def __init__(self, hops: int, heads: int, channels: int) -> None:
@@ -123,7 +130,7 @@ class GPR(HopAggregation):
         return self.alpha[:, None]
 
 
-class Sum(HopAggregation):
+class Sum(_WeightedSum):
     r""":math:`\sum_k \mathrm{STA}_k`."""
 
     ones: Tensor

@@ -106,6 +106,9 @@ def train(
             help="Go on with a run that was stopped: that in --out, or the latest in runs/.",
         ),
     ] = False,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(help="How often a run is saved on the way.")
+    ] = 5.0,
     data_dir: DataDir = None,
     mirror: Mirror = None,
 ) -> None:
@@ -138,6 +141,7 @@ def train(
             data_dir=data_dir,
             mirror=mirror,
             progress=progress,
+            checkpoint_seconds=checkpoint_seconds,
         )
     _print_result(result)
 

@@ -142,6 +142,10 @@ class Graph:
         moved._weights, moved._powers = {}, {}
         return moved
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles leave out what can be computed again."""
+        return {**self.__dict__, "_weights": {}, "_powers": {}}
+
     def __repr__(self) -> str:
         return (
             f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, "

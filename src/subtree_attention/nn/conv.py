@@ -257,7 +257,7 @@ class STAConv(nn.Module):
         query, key = ops.map_features(self.feature_map, query, key)
         weights = graph.matrix(query.dtype).weight[:, None] * (query[target] * key[source]).sum(-1)
         total = torch.zeros_like(query[..., 0]).index_add(0, target, weights)
-        return weights * ops.recurrence.reciprocal(total + self.eps)[target]
+        return ops.recurrence.divide(weights, total[target] + self.eps)
 
     def _as_graph(self, adjacency: Any, edge_weight: Tensor | None, x: Tensor) -> Graph:
         """The Graph to walk on: the one given, the cached one, or a new one."""
@@ -291,7 +291,7 @@ class STAConv(nn.Module):
 
     def __repr__(self) -> str:
         return (
-            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, "
+            f"{type(self).__name__}({self.lin_query.in_channels}, {self.out_channels}, "
             f"hops={self.hops}, heads={self.heads})"
         )
 

@@ -45,7 +45,7 @@ def subtree_attention(
     their weighted sum, and then nothing grows with K in inference, and only the read-outs,
     K N H (c + 1) numbers, in training.
 
-    Half-precision inputs, and all inputs under autocast, are computed and returned in float32.
+    Half-precision inputs are computed and returned in float32, and autocast does not reach in.
 
     Args:
         query: `[N, H, d]`, or `[N, d]` for one head, before the feature map.
@@ -133,7 +133,7 @@ def attention(
     else:
         query, key = map_features(feature_map, query, key)
         weights = reached[:, None] * (query[root] * key).sum(-1)
-        weights = weights * recurrence.reciprocal(weights.sum(0) + eps)
+        weights = recurrence.divide(weights, weights.sum(0) + eps)
     return weights.squeeze(-1) if squeeze else weights
 
 

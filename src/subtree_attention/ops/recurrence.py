@@ -67,40 +67,37 @@ def backward(
     The states are walked again instead of kept: first forwards for the queries, then the
     gradient walks back along the transposed graph for keys and values.
     """
-    grad_weights = None if hop_weights is None else torch.empty_like(hop_weights)
-    grad_readouts = torch.empty_like(readouts)
-    for hop in range(1, hops + 1):
-        grad_level = grad[hop] if hop_weights is None else grad
-        if grad_weights is not None:
-            level = quotient(readouts[hop - 1], eps)
-            grad_weights[hop] = (grad_level * level).sum((0, 2))
-            grad_level = grad_level * hop_weights[hop, :, None]  # type: ignore[index]
-        quotient_backward(grad_level, readouts[hop - 1], eps, out=grad_readouts[hop - 1])
+
+    def grad_level(hop: int) -> Tensor:
+        """The gradient of STA_hop, [N, H, c]."""
+        return grad[hop] if hop_weights is None else grad * hop_weights[hop, :, None]
+
+    def grad_readout(hop: int) -> Tensor:
+        """dR_hop [N, H, c + 1]; formed when it is needed, so that it does not grow with K."""
+        return quotient_backward(grad_level(hop), readouts[hop - 1], eps)
 
     grad_query = torch.zeros_like(query)
     state = first_state(key, value)
     for hop in range(1, hops + 1):
         state = step(matrix, state)
-        grad_query += torch.matmul(state, grad_readouts[hop - 1].unsqueeze(-1)).squeeze(-1)
+        grad_query += torch.matmul(state, grad_readout(hop).unsqueeze(-1)).squeeze(-1)
+    del state
 
+    grad_key, grad_value = torch.zeros_like(key), grad_level(0).clone()
     if hops:
-        del state
-        state = outer(query, grad_readouts[hops - 1])
+        state = outer(query, grad_readout(hops))
         for hop in range(hops - 1, 0, -1):
             state = step(transpose, state)
-            state.addcmul_(query.unsqueeze(-1), grad_readouts[hop - 1].unsqueeze(-2))
+            state.addcmul_(query.unsqueeze(-1), grad_readout(hop).unsqueeze(-2))
         state = step(transpose, state)
         grad_key = torch.matmul(state, with_ones(value).unsqueeze(-1)).squeeze(-1)
-        grad_value = read(key, state)[..., :-1].contiguous()
-    else:
-        grad_key, grad_value = torch.zeros_like(key), torch.zeros_like(value)
+        grad_value += read(key, state)[..., :-1]
 
     if hop_weights is None:
-        grad_value += grad[0]
-    else:
-        grad_value += grad * hop_weights[0, :, None]
-        grad_weights[0] = (grad * value).sum((0, 2))  # type: ignore[index]
-    return grad_query, grad_key, grad_value, grad_weights
+        return grad_query, grad_key, grad_value, None
+    grad_weights = [(grad * value).sum((0, 2))]
+    grad_weights += [(grad * quotient(readout, eps)).sum((0, 2)) for readout in readouts]
+    return grad_query, grad_key, grad_value, torch.stack(grad_weights)
 
 
 def first_state(key: Tensor, value: Tensor) -> Tensor:
@@ -134,14 +131,15 @@ def read(query: Tensor, state: Tensor) -> Tensor:
 
 def quotient(readout: Tensor, eps: float) -> Tensor:
     """Numerator over denominator, 0 where no walk arrives: [N, H, c + 1] -> [N, H, c]."""
-    return readout[..., :-1] * reciprocal(readout[..., -1:] + eps)
+    return divide(readout[..., :-1], readout[..., -1:] + eps)
 
 
-def quotient_backward(grad: Tensor, readout: Tensor, eps: float, out: Tensor) -> None:
-    """The quotient rule, written into `out`: [N, H, c], [N, H, c + 1] -> [N, H, c + 1]."""
-    scale = reciprocal(readout[..., -1:] + eps)
-    torch.mul(grad, scale, out=out[..., :-1])
-    out[..., -1:] = -(grad * readout[..., :-1]).sum(-1, keepdim=True) * scale * scale
+def quotient_backward(grad: Tensor, readout: Tensor, eps: float) -> Tensor:
+    """The quotient rule: [N, H, c], [N, H, c + 1] -> [N, H, c + 1]."""
+    denominator = readout[..., -1:] + eps
+    grad_numerator = divide(grad, denominator)
+    level = divide(readout[..., :-1], denominator)
+    return torch.cat([grad_numerator, -(grad_numerator * level).sum(-1, keepdim=True)], dim=-1)
 
 
 def outer(left: Tensor, right: Tensor) -> Tensor:
@@ -154,7 +152,7 @@ def with_ones(value: Tensor) -> Tensor:
     return F.pad(value, (0, 1), value=1.0)
 
 
-def reciprocal(denominator: Tensor) -> Tensor:
-    """1 / x, and 0 where x is 0."""
+def divide(numerator: Tensor, denominator: Tensor) -> Tensor:
+    """numerator / denominator, and 0 where the denominator is 0."""
     arrived = denominator != 0
-    return torch.where(arrived, 1 / torch.where(arrived, denominator, 1), 0)
+    return torch.where(arrived, numerator / torch.where(arrived, denominator, 1), 0)

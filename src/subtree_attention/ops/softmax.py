@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..graph import CSR, Graph, csr_rows
-from .recurrence import reciprocal
+from .recurrence import divide
 
 MAX_ENTRIES = 50_000_000
 """Most non-zeros that the powers of A may have in all (16 bytes each)."""
@@ -51,7 +51,7 @@ def pair_attention(
 ) -> Tensor:
     """The attention of root `row` on node `col` for E masked-in pairs: [B, H, d] -> [E, H]."""
     weights, total = _weigh(query, key, row, col, mask, eps)
-    return weights * reciprocal(total)[row]
+    return divide(weights, total[row])
 
 
 def powers(graph: Graph, hops: int) -> list[CSR]:
@@ -134,7 +134,7 @@ def _attend(
     weights, total = _weigh(query, key, row, col, mask, eps)
     sums = value.new_zeros(*query.shape[:2], value.size(-1))
     sums = sums.index_add(0, row, weights[..., None] * value[col])
-    return sums * reciprocal(total)[..., None]
+    return divide(sums, total[..., None])
 
 
 def _weigh(

@@ -65,6 +65,11 @@ class Config:
             value = getattr(self, name)
             if value is not None or name not in _OPTIONAL:
                 _check.known(name, value, table)
+        if self.heads > self.hidden_channels:
+            raise ValueError(
+                f"heads={self.heads} is more than hidden_channels={self.hidden_channels}, which "
+                "leaves no channel for a head"
+            )
         check_dropout(self.dropout)
         for name in ("lr", "weight_decay", "eps"):
             value = getattr(self, name)

@@ -29,9 +29,6 @@ from .config import Config
 from .metrics import LOSSES, METRICS
 from .progress import Progress, Silent
 
-CHECKPOINT_SECONDS = 5.0
-"""A checkpoint is written at most this often: a killed run loses a few seconds."""
-
 
 class Diverged(RuntimeError):
     """The loss of a run is not finite any more."""
@@ -107,6 +104,7 @@ def fit(
     data_dir: str | Path | None = None,
     mirror: str | Path | None = None,
     progress: Progress | None = None,
+    checkpoint_seconds: float = 5.0,
 ) -> Result:
     """Train `config.runs` models on as many splits, and save everything under `out`.
 
@@ -119,34 +117,42 @@ def fit(
         data_dir: see `datasets.load`.
         mirror: see `datasets.load`.
         progress: what to show on the way; nothing by default.
+        checkpoint_seconds: how often a run is saved on the way: what a killed one loses.
     """
     place = choose_device(device)
     progress = progress or Silent()
     given = _check_folder(config, out, resume)  # before the work of loading
     data = prepare(config, data_dir, mirror)
+    seeds = range(config.seed, config.seed + config.runs)
+    splits = [
+        datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
+        for seed in seeds
+    ]
     out = given or store.new_folder(config.graph)
     with store.claimed(out):
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))
         graph = Graph(data.edge_index, data.num_nodes, transition=config.transition).to(place)
-        data = data.to(place)
-        runs = []
-        for index in range(config.runs):
-            split = datasets.apply_split(
-                data, config.split, seed=config.seed + index, data_dir=data_dir, mirror=mirror
-            )
-            runs.append(_fit_run(config, split, graph, index, out, progress))
+        runs = [
+            _fit_run(config, split.to(str(place)), graph, index, out, progress, checkpoint_seconds)
+            for index, split in enumerate(splits)
+        ]
         result = Result(config, runs, out)
         store.write_json(out / "summary.json", result.to_dict())
     return result
 
 
 def _fit_run(
-    config: Config, data: Data, graph: Graph, index: int, out: Path, progress: Progress
+    config: Config,
+    data: Data,
+    graph: Graph,
+    index: int,
+    out: Path,
+    progress: Progress,
+    checkpoint_seconds: float,
 ) -> RunResult:
     """One run on one split, from its checkpoint if there is one."""
-    data = data.to(graph.device)
     folder = out / f"run-{index}"
     if (folder / "summary.json").exists():
         result = RunResult(**store.read_json(folder / "summary.json"))
@@ -165,7 +171,8 @@ def _fit_run(
             train, val, test = evaluate(state.model, data, graph, config.metric)
             state.record(Epoch(state.epoch + 1, loss, train, val, test))
             progress.epoch(state.history[-1], state.best)
-            state.checkpoint_now_and_then()
+            if time.monotonic() - state.saved >= checkpoint_seconds:
+                state.checkpoint()
     except KeyboardInterrupt:
         state.checkpoint()
         raise Interrupted(out) from None
@@ -220,10 +227,6 @@ class _State:
 
     def elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started
-
-    def checkpoint_now_and_then(self) -> None:
-        if time.monotonic() - self.saved >= CHECKPOINT_SECONDS:
-            self.checkpoint()
 
     def checkpoint(self) -> None:
         """Everything that the rest of the run depends on, in one file."""
