@@ -69,7 +69,9 @@ def draw(root: int, levels: list[Tensor], sentence: str, data: Data, out: Path) 
             if below == level + 1 and (other, node) in edges:
                 share = float(levels[below][other] / levels[below].max())
                 colour, alpha = COLOURS[labels[other]], 0.05 + 0.3 * share
-                axes.plot([x, x_other], [-level, -below], color=colour, alpha=alpha, lw=1.2, zorder=1)
+                axes.plot(
+                    [x, x_other], [-level, -below], color=colour, alpha=alpha, lw=1.2, zorder=1
+                )
     for (level, node), x in places.items():
         share = float(levels[level][node] / levels[level].max())
         size = 0.85 if level == 0 else 0.25 + 0.42 * share
