@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: one thread each
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:
