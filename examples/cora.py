@@ -23,7 +23,9 @@ for epoch in range(1, 201):
     model.eval()
     with torch.no_grad():
         right = (model(data.x, graph).argmax(-1) == data.y).float()
-    best = max(best, (right[data.val_mask].mean().item(), right[data.test_mask].mean().item()))
+    val, test = right[data.val_mask].mean().item(), right[data.test_mask].mean().item()
+    if val > best[0]:
+        best = (val, test)
     if epoch % 20 == 0:
         print(f"epoch {epoch:3d}  validation {best[0]:.3f}  test {best[1]:.3f}")
 

@@ -58,7 +58,7 @@ def test_training_prints_plain_lines_when_not_on_a_terminal(trained: Path) -> No
 def test_an_error_is_one_line_without_traceback(tmp_path: Path) -> None:
     done = sta("train", "coraa", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("error: there is no graph 'coraa'. Did you mean 'cora'")
+    assert done.stderr.startswith("error: unknown graph 'coraa'. Did you mean 'cora'")
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
 
@@ -161,7 +161,7 @@ def test_a_folder_with_a_run_is_not_overwritten(trained: Path, run: Callable[...
 def test_divergence_is_said_and_is_exit_code_1(run: Callable[..., Outcome]) -> None:
     code, _, err = run("train", *QUICK, "--lr", "1e30")
     assert code == 1
-    assert "the loss became" in err
+    assert "not finite any more" in err
 
 
 def test_killed_and_resumed_equals_never_stopped(tmp_path: Path) -> None:

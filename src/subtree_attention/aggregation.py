@@ -57,7 +57,7 @@ class PlainGate(HeadGate):
         nn.init.ones_(self.table)
 
     def forward(self) -> Tensor:
-        return self.table * 1.0
+        return self.table
 
 
 class NoGate(HeadGate):

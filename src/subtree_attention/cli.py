@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from . import __version__
+from . import __version__, data
+from .ops.backends import BACKENDS, choose
+from .train import folder as store
+from .train.config import Config
+from .train.evaluate import evaluate_folder
+from .train.loop import Interrupted, Result, choose_device, fit
+from .train.progress import Bars, Lines, Progress
+from .train.recipes import recipe
+
+SETTINGS = {field.name for field in fields(Config)}
 
 app = typer.Typer(
     name="sta",
@@ -126,23 +138,26 @@ def train(
 
     sta train --resume                 go on with the run that was stopped last
     """
-    from .train.loop import fit
-
-    given = {name: value for name, value in locals().items() if name in _settings()}
-    changes = {name: value for name, value in given.items() if value is not None}
-    changes.pop("graph", None)
+    options = locals()  # first thing, so these are the options as given
+    changes = {name: options[name] for name in SETTINGS & options.keys() if name != "graph"}
+    changes = {name: value for name, value in changes.items() if value is not None}
     config, out = _resolve_config(graph, changes, out, resume)
-    with _progress(config) as progress:
-        result = fit(
-            config,
-            out,
-            device=device,
-            resume=resume,
-            data_dir=data_dir,
-            mirror=mirror,
-            progress=progress,
-            checkpoint_seconds=checkpoint_seconds,
-        )
+    try:
+        with _progress(config) as progress:
+            result = fit(
+                config,
+                out,
+                device=device,
+                resume=resume,
+                data_dir=data_dir,
+                mirror=mirror,
+                progress=progress,
+                checkpoint_seconds=checkpoint_seconds,
+            )
+    except Interrupted as stopped:
+        line = f"\nStopped. Go on with: sta train --resume --out {stopped.folder}"
+        err_console.print(line, soft_wrap=True)
+        raise typer.Exit(130) from None
     _print_result(result)
 
 
@@ -157,8 +172,6 @@ def evaluate(
 
     Prints the stored test score beside the one computed now.
     """
-    from .train.evaluate import evaluate_folder
-
     scores = evaluate_folder(run, device=device, data_dir=data_dir, mirror=mirror)
     table = Table(title=f"{scores[0].graph}: {_metric_name(scores[0].metric)}")
     for column in ("run", "train", "validation", "test", "test when trained"):
@@ -172,42 +185,38 @@ def evaluate(
 @app.command()
 def datasets(data_dir: DataDir = None, mirror: Mirror = None) -> None:
     """List the graphs: their sizes, whether they are here, and where they are looked for."""
-    from . import data
-
-    table = Table(caption=f"data folder: {data.data_folder(data_dir)}")
-    for column in ("name", "nodes", "edges", "features", "classes", "homophily", "here?", "where"):
-        numeric = column in ("nodes", "edges", "features", "classes", "homophily")
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    table = Table()
+    for column in ("name", "nodes", "edges", "features", "classes", "homophily", "here?"):
+        table.add_column(column, justify="left" if column in ("name", "here?") else "right")
+    places = []
     for name in data.names():
         info, place = data.info(name), data.where(name, data_dir, mirror)
         sizes = (info.num_nodes, info.num_edges, info.num_features, info.num_classes)
         homophily = "-" if info.homophily is None else f"{info.homophily:.2f}"
-        here = "no" if place.status == "download" else "[green]yes[/green]"
-        found = f"{place.status}: {place.path}" if place.path else place.status
-        table.add_row(name, *(f"{n:,}" for n in sizes), homophily, here, found)
+        here = "no" if place.status == "download" else f"[green]{place.status}[/green]"
+        table.add_row(name, *(f"{n:,}" for n in sizes), homophily, here)
+        if place.path:
+            places.append(f"{name}: {place.path}")
     out_console.print(table)
+    out_console.print("Where each graph is, or would be looked for first:")
+    for line in places:
+        out_console.print("  " + escape(line), soft_wrap=True)
 
 
 @app.command()
 def info() -> None:
     """Show versions, devices, and which backends of the operator can run here (and why not)."""
-    import torch
-
-    from .ops.backends import BACKENDS, choose
-    from .train.folder import environment
-    from .train.loop import choose_device
-
     device = choose_device("auto")
-    about = environment(device)
+    about = store.environment(device)
     table = Table(show_header=False, box=None)
     table.add_row("python", about["python"])
     for package, version in about["packages"].items():
-        table.add_row(package, version or ("running from source" if "subtree" in package else "-"))
+        table.add_row(package, version or "not installed: running from its source folder")
     table.add_row("device", f"{device.type}: {about['device']}")
     table.add_row("threads", str(about["threads"]))
     out_console.print(table)
     backends = Table(title="backends of the operator")
-    for column in ("backend", *(kind for kind in ("cpu", "cuda")), "what"):
+    for column in ("backend", "cpu", "cuda", "what"):
         backends.add_column(column)
     for name, backend in BACKENDS.items():
         cells = []
@@ -238,67 +247,37 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: errors in plain words."""
-    from .train.loop import Diverged, Interrupted
-
+    """Entry point: errors in plain words. `STA_TRACEBACK=1` shows where they come from."""
     try:
         sys.exit(app(arguments, standalone_mode=False))
-    except Interrupted as stopped:
-        err_console.print(
-            f"\nStopped. Go on with: sta train --resume --out {stopped.folder}", soft_wrap=True
-        )
-        sys.exit(130)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except (ValueError, FileNotFoundError) as error:
-        _fail(error, 2)
-    except (Diverged, OSError) as error:
-        _fail(error, 1)
+        _fail(error, str(error), 2)
     except Exception as error:
-        if not hasattr(error, "format_message"):  # what the parser of the command line raises
-            raise
-        err_console.print(f"[red]error:[/red] {escape(error.format_message())}", soft_wrap=True)
-        err_console.print("see: sta --help, sta train --help")
-        sys.exit(2)
+        if hasattr(error, "format_message"):  # the parser of the command line
+            _fail(error, f"{error.format_message()}\nsee: sta --help, sta train --help", 2)
+        _fail(error, str(error) or type(error).__name__, 1)
 
 
-def _fail(error: Exception, code: int) -> None:
-    if os.environ.get("STA_TRACEBACK"):  # for whoever wants to see where it came from
+def _fail(error: Exception, message: str, code: int) -> None:
+    if os.environ.get("STA_TRACEBACK"):
         raise error
-    err_console.print(f"[red]error:[/red] {escape(str(error))}", soft_wrap=True)
+    err_console.print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
     sys.exit(code)
-
-
-def _settings() -> set[str]:
-    from dataclasses import fields
-
-    from .train.config import Config
-
-    return {field.name for field in fields(Config)}
 
 
 def _resolve_config(
     graph: str | None, changes: dict[str, Any], out: Path | None, resume: bool
-) -> tuple[Any, Path | None]:
+) -> tuple[Config, Path | None]:
     """The recipe with changes, or when resuming the settings that the run was started with."""
-    from .train import folder as store
-    from .train.config import Config
-    from .train.recipes import recipe
-
     if not resume:
         return recipe(graph or "digits", **changes), out
+    graph = data.info(graph).name if graph else None
     out = out or store.latest_unfinished(graph)
-    config = Config.from_dict(store.read_json(out / "config.json"))
-    if graph is not None:
-        changes["graph"] = graph
-    return config.replace(**changes), out
+    config = store.read_config(out)
+    return config.replace(**changes, graph=graph or config.graph), out
 
 
-def _progress(config: Any) -> Any:
-    from contextlib import nullcontext
-
-    from .train.progress import Bars, Lines
-
+def _progress(config: Config) -> AbstractContextManager[Progress]:
     out_console.print(
         f"STAGNN on [bold]{config.graph}[/bold]: {config.runs} run{'s' * (config.runs > 1)}, "
         f"{config.hops} hops, {config.heads} head{'s' * (config.heads > 1)}"
@@ -312,7 +291,7 @@ def _metric_name(metric: str) -> str:
     return {"accuracy": "accuracy (%)", "roc_auc": "ROC-AUC (%)"}[metric]
 
 
-def _print_result(result: Any) -> None:
+def _print_result(result: Result) -> None:
     table = Table(
         title=f"STAGNN on {result.config.graph}: test {_metric_name(result.config.metric)}"
     )

@@ -37,7 +37,8 @@ class _RandomFeatures(nn.Module):
     r"""exp(w.x - r |x|^2) over block-orthogonal Gaussian directions w.
 
     With inputs scaled by :math:`d^{-1/4}`, r = 1/2 estimates the softmax kernel without bias and
-    r = 1 the RBF kernel: both are positive, so denominators are too.
+    r = 1 the RBF kernel: both are positive, so denominators are too. Meant for scaled inputs of
+    length up to about 10: beyond, the features of float32 fade to 0.
 
     Args:
         channels: d, the width of a query or key.
@@ -115,6 +116,12 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
         check_output(feature_map(sample), sample)
         check_non_negative(feature_map(sample))
     return feature_map
+
+
+def built_in(feature_map: str | FeatureMap) -> bool:
+    """Whether a map is one of ours, which are never negative."""
+    ours = isinstance(feature_map, str | _RandomFeatures)
+    return ours or feature_map in (elu, relu, softplus)
 
 
 def fixed(feature_map: str | FeatureMap) -> FeatureMap:

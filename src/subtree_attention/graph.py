@@ -82,6 +82,17 @@ class Graph:
         transition: str | None = "rw",
         self_loops: bool = False,
     ) -> None:
+        with torch.inference_mode(False):  # a graph outlives the mode in which it was made
+            self._build(edge_index, num_nodes, edge_weight, transition, self_loops)
+
+    def _build(
+        self,
+        edge_index: Any,
+        num_nodes: int | None,
+        edge_weight: Tensor | None,
+        transition: str | None,
+        self_loops: bool,
+    ) -> None:
         if transition is not None:
             _check.known("transition", transition, TRANSITIONS)
         source, target, weight, implied = _read_adjacency(edge_index, edge_weight)
@@ -126,7 +137,7 @@ class Graph:
         source, target = self.edge_index
         return out.index_put_((target, source), self.matrix(dtype).weight, accumulate=True)
 
-    def to(self, device: torch.device | str) -> Graph:
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
         """The same graph on another device; itself if it is there already."""
         device = torch.device(device)
         if device.type == "cuda" and device.index is None:
@@ -165,10 +176,17 @@ class Graph:
     def _entries(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The entries of the matrix and of its transpose, rounded once from float64."""
         if dtype not in self._weights:
-            receive = _scaled(self._receive, self._target_scale, self._source_scale)
-            send = _scaled(self._send, self._source_scale, self._target_scale)
-            self._weights[dtype] = (receive.to(dtype), send.to(dtype))
+            # Kept for later calls, which may train: not as tensors of an inference mode.
+            with torch.inference_mode(False):
+                receive = _scaled(self._receive, self._target_scale, self._source_scale)
+                send = _scaled(self._send, self._source_scale, self._target_scale)
+                self._weights[dtype] = (receive.to(dtype), send.to(dtype))
         return self._weights[dtype]
+
+
+def index_dtype(*sizes: int) -> torch.dtype:
+    """int32 where it can count that far."""
+    return torch.int32 if max(sizes) <= INT32_MAX else torch.int64
 
 
 def csr_rows(rowptr: Tensor) -> Tensor:
@@ -289,8 +307,7 @@ def _pattern(row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int) ->
     order = torch.argsort(row * max(num_nodes, 1) + col, stable=True)
     rowptr = torch.zeros(num_nodes + 1, dtype=torch.long, device=row.device)
     torch.cumsum(torch.bincount(row, minlength=num_nodes), dim=0, out=rowptr[1:])
-    small = max(num_nodes, row.numel()) <= INT32_MAX
-    dtype = torch.int32 if small else torch.int64
+    dtype = index_dtype(num_nodes, row.numel())
     return _Pattern(
         rowptr.to(dtype), col[order].to(dtype), None if weight is None else weight[order]
     )

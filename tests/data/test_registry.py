@@ -20,12 +20,12 @@ def test_upper_and_lower_case_are_the_same():
 
 @pytest.mark.parametrize(("typo", "meant"), [("citeser", "citeseer"), ("corra", "cora")])
 def test_an_unknown_name_suggests_a_near_one_and_lists_all(typo, meant):
-    with pytest.raises(ValueError, match=f"no graph '{typo}'.*mean.*'{meant}'.*Known.*physics"):
+    with pytest.raises(ValueError, match=f"unknown graph '{typo}'.*mean.*'{meant}'.*Known.*physics"):
         datasets.info(typo)
 
 
 def test_a_name_like_no_other_still_lists_all():
-    with pytest.raises(ValueError, match=r"no graph 'zzz'\. Known graphs: digits, cora"):
+    with pytest.raises(ValueError, match=r"unknown graph 'zzz'\. Known: digits, cora"):
         datasets.load("zzz")
 
 

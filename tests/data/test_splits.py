@@ -47,9 +47,9 @@ def test_an_unknown_protocol_is_refused(protocol):
         datasets.random_split(10, protocol, 0)
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "0", 2**63])
-def test_a_seed_that_is_no_whole_number_is_refused(seed):
-    with pytest.raises(ValueError, match="seed is a whole number"):
+@pytest.mark.parametrize(("seed", "error"), [(-1, ValueError), (1.5, TypeError), ("0", TypeError)])
+def test_a_seed_that_is_no_whole_number_is_refused(seed, error):
+    with pytest.raises(error, match="seed must be"):
         datasets.random_split(10, "A", seed)
 
 
@@ -95,7 +95,7 @@ def test_public_split_of_cora(mirror, data_dir):
     masks = (data.train_mask, data.val_mask, data.test_mask)
     assert [int(mask.sum()) for mask in masks] == [140, 500, 1000]
     assert torch.bincount(data.y[data.train_mask]).tolist() == [20] * 7
-    with pytest.raises(ValueError, match="only one split, index 0 of its own; seed=1 is past"):
+    with pytest.raises(ValueError, match="only one split, index 0 of its own; 1 is past"):
         datasets.apply_split(data, "own", seed=1)
 
 
@@ -109,7 +109,7 @@ def test_ten_own_splits(name, mirror, data_dir):
         assert int(masks.sum(0).max()) == 1
         seen.add(part.train_mask.numpy().tobytes())
     assert len(seen) == 10
-    with pytest.raises(ValueError, match="10 splits, index 0 to 9 of its own; seed=10"):
+    with pytest.raises(ValueError, match="10 splits, index 0 to 9 of its own; 10 is"):
         datasets.apply_split(data, "own", seed=10)
 
 

@@ -44,8 +44,8 @@ def dense_conv(
     if global_attention == "beside":
         summed = everywhere.sum(1)
         if conv.value_channels != conv.out_channels:
-            summed = summed @ conv.lin_global.weight.t()
-        out = out + conv.global_weight * summed
+            summed = summed @ conv.beside.lin.weight.t()
+        out = out + conv.beside.weight * summed
     return out
 
 
@@ -83,7 +83,7 @@ def mix(conv: STAConv, heads: Tensor, head_mix: str) -> Tensor:
     alone = conv.heads == 1 or head_mix == "sum"
     if alone and out.size(-1) == conv.out_channels:
         return out  # neither W_O nor its bias
-    return out @ conv.lin_out.weight.t() + conv.lin_out.bias
+    return out @ conv.head_mix.lin.weight.t() + conv.head_mix.lin.bias
 
 
 def dense_model(model: STAGNN, x: Tensor, graph: Graph, **options) -> Tensor:

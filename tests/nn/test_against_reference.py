@@ -69,7 +69,7 @@ def test_parameters_of_the_released_program():
     many = STAGNN(5, 64, 3, hops=3, heads=6)
     assert many.conv.lin_query.weight.shape == (60, 64)  # 6 heads of 64 // 6 channels
     assert many.conv.lin_value.weight.shape == (18, 64)
-    assert many.conv.lin_out.weight.shape == (3, 18)
+    assert many.conv.head_mix.lin.weight.shape == (3, 18)
     assert many.conv.gate.logits.shape == (3, 6)
     names = {name for name, _ in STAGNN(5, 64, 3, heads=1).named_parameters()}
     assert {n.split(".")[1] for n in names if n.startswith("conv")} == {

@@ -39,7 +39,7 @@ def changed(conv: STAConv) -> STAConv:
 def test_channels_default_to_out_channels_over_heads():
     conv = STAConv(6, 10, heads=3)
     assert (conv.key_channels, conv.value_channels) == (3, 3)
-    assert conv.lin_out.weight.shape == (10, 9)
+    assert conv.head_mix.lin.weight.shape == (10, 9)
     assert STAConv(6, 10, heads=3, head_mix="sum").value_channels == 10
 
 
@@ -135,7 +135,7 @@ def test_reset_draws_weights_anew_and_restores_what_starts_fixed():
     assert not torch.equal(conv.lin_query.weight, before)
     assert (conv.aggregation.alpha == 1).all()
     assert (conv.gate.logits == 0).all()
-    assert conv.global_weight == 1
+    assert conv.beside.weight == 1
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_no_weight_decay_names_alpha_gate_and_the_weight_of_global_attention():
     assert names() == {"aggregation.alpha", "gate.logits"}
     assert names(gate="plain") == {"gate.table"}
     assert names(aggregation="attention", gate="none") == set()
-    beside = {"aggregation.alpha", "gate.logits", "global_weight"}
+    beside = {"aggregation.alpha", "gate.logits", "beside.weight"}
     assert names(global_attention="beside") == beside
     assert names(global_attention="only") == set()
 

@@ -61,7 +61,7 @@ def test_the_logits_are_a_sum_over_hops_heads_and_sources(graph, x):
         attention = net.attention(x, graph, root, hop)  # [N, H]
         total = total + (weights[None, :, None] * attention[..., None] * value).sum(0)
     expected = net(x, graph)[root]
-    assert_all_close([net.conv.lin_out(total.flatten())], [expected], FLOAT64_ERROR)
+    assert_all_close([net.conv.head_mix.lin(total.flatten())], [expected], FLOAT64_ERROR)
 
 
 def test_parameter_groups_decay_all_but_alpha_gate_and_global_weight():
@@ -71,7 +71,7 @@ def test_parameter_groups_decay_all_but_alpha_gate_and_global_weight():
     assert {names[id(p)] for p in kept["params"]} == {
         "conv.aggregation.alpha",
         "conv.gate.logits",
-        "conv.global_weight",
+        "conv.beside.weight",
     }
     assert (decayed["weight_decay"], kept["weight_decay"]) == (0.1, 0.0)
     assert len(decayed["params"]) + len(kept["params"]) == len(names)

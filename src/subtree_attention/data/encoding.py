@@ -25,6 +25,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.transforms import BaseTransform
 
+from .. import _check
 from .features import append_columns
 
 # Components up to this size are solved densely, many at a time; ARPACK is for the large ones.
@@ -60,9 +61,7 @@ class LaplacianEncoding(BaseTransform):
     """
 
     def __init__(self, m: int = 3) -> None:
-        if not isinstance(m, int) or m < 0:
-            raise ValueError(f"m is the number of eigenvectors, a whole number from 0; got {m!r}")
-        self.m = m
+        self.m = _check.integer("m, the number of eigenvectors,", m, 0)
 
     def forward(self, data: Data) -> Data:
         if data.edge_index is None or data.num_nodes is None:

@@ -173,12 +173,9 @@ def refuse_full_disk(error: Exception, folder: Path) -> None:
 
 def _how_to_get(graph: GraphInfo, url: str, data: Path, error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
-    missing = missing_files(graph, data)
-    address = dict(zip(graph.raw_files, graph.urls, strict=True))
-    lines = "\n".join(f"  {name}  (from {address[name]})" for name in missing)
     return (
         f"the raw files of {graph.name!r} are missing, and {url} could not be fetched ({reason}).\n"
-        f"Put these files into {data / graph.raw_dir}:\n{lines}\n"
+        f"Put {', '.join(missing_files(graph, data))} into {data / graph.raw_dir}, "
         f"or set STA_MIRROR to a folder that holds {graph.raw_dir}/."
     )
 

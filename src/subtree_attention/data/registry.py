@@ -3,10 +3,10 @@
 Counts are those after our own preprocessing; a file that gives other counts is another graph.
 """
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
 
+from .. import _check
 from . import readers
 from .readers import Reader
 
@@ -82,12 +82,7 @@ def info(name: str) -> GraphInfo:
     Raises:
         ValueError: there is no such graph; the message suggests the nearest names.
     """
-    key = str(name).lower()
-    if key in _GRAPHS:
-        return _GRAPHS[key]
-    near = difflib.get_close_matches(key, _GRAPHS)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    raise ValueError(f"there is no graph {name!r}.{hint} Known graphs: {', '.join(_GRAPHS)}.")
+    return _GRAPHS[_check.known("graph", str(name).lower(), _GRAPHS)]
 
 
 def _planetoid_urls(name: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from .. import _check
 from .folders import Folder, MissingData, data_folder, mirror_folder
 from .readers import OWN_TEST, OWN_TRAIN, OWN_VAL
 from .registry import GraphInfo, info
@@ -37,7 +38,9 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Masks:
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {protocol!r}")
     # numpy's generator: the same splits whatever the version of torch.
-    order = torch.from_numpy(np.random.default_rng(_whole_number(seed)).permutation(num_nodes))
+    order = torch.from_numpy(
+        np.random.default_rng(_check.integer("seed", seed, 0)).permutation(num_nodes)
+    )
     train, val = (num_nodes * share // 100 for share in PROTOCOLS[protocol])
     parts = order.split([train, val, num_nodes - train - val])
     return _masks(num_nodes, *parts)
@@ -63,7 +66,7 @@ def apply_split(
     graph = info(data.name) if "name" in data else None
     split = known_split(split, graph)
     if split == "own":
-        masks = _own_split(data, _whole_number(seed))
+        masks = _own_split(data, _check.integer("seed", seed, 0))
     elif split == "fixed" and graph is not None:
         masks = _fixed_split(graph, data_folder(data_dir), mirror_folder(mirror))
     else:
@@ -94,7 +97,9 @@ def _own_split(data: Data, index: int) -> Masks:
         have = (
             "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
         )
-        raise ValueError(f"graph {data.name!r} has {have} of its own; seed={index} is past the end")
+        raise ValueError(
+            f"graph {data.name!r} has {have} of its own; {index} is past the end (fewer runs?)"
+        )
     codes = data.own_splits[:, index]
     return codes == OWN_TRAIN, codes == OWN_VAL, codes == OWN_TEST
 
@@ -130,9 +135,3 @@ def _masks(num_nodes: int, train: Tensor, val: Tensor, test: Tensor) -> Masks:
         return torch.zeros(num_nodes, dtype=torch.bool).index_fill_(0, nodes, True)
 
     return mask(train), mask(val), mask(test)
-
-
-def _whole_number(seed: int) -> int:
-    if not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed is a whole number from 0, got {seed!r}")
-    return seed

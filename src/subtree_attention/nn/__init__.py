@@ -1,7 +1,8 @@
 """Layers and the model: global attention, the STA layer, and STAGNN."""
 
 from .conv import STAConv
-from .global_attention import global_attention
+from .global_attention import GlobalAttention, global_attention
+from .head_mix import HeadMix
 from .model import STAGNN
 
-__all__ = ["STAGNN", "STAConv", "global_attention"]
+__all__ = ["STAGNN", "GlobalAttention", "HeadMix", "STAConv", "global_attention"]

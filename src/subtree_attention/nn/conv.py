@@ -6,18 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import Linear
 from torch_geometric.nn.inits import reset
 
-from .. import _check, aggregation, feature_maps, ops
+from .. import _check, feature_maps, ops
+from ..aggregation import GPR
+from ..aggregation import build as build_aggregation
 from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph
-from .global_attention import global_attention
+from .global_attention import GlobalAttention
+from .global_attention import global_attention as attend_globally
+from .head_mix import HEAD_MIXES, HeadMix
 from .linear import SparseLinear, check_dropout, check_features, check_in_channels
 
-HEAD_MIXES = ("linear", "sum")
 GLOBAL_ATTENTION = ("beside", "only")
 
 
@@ -61,6 +62,9 @@ class STAConv(nn.Module):
         - x: `[N, in_channels]`, dense or `torch.sparse_csr`; edge_index: any adjacency that
           :class:`Graph` takes, or a Graph, which saves building it at every call
         - result: `[N, out_channels]`
+
+    As the `conv` of PyG's `GPSConv` it gets no `batch`: STA itself stays within connected
+    components, but global attention would then reach across the graphs of a mini-batch.
     """
 
     def __init__(
@@ -90,7 +94,7 @@ class STAConv(nn.Module):
         self.out_channels = _check.integer("out_channels", out_channels, 1)
         self.hops = _check.integer("hops", hops, 0)
         self.heads = _check.integer("heads", heads, 1)
-        self.head_mix = _check.known("head_mix", head_mix, HEAD_MIXES)
+        _check.known("head_mix", head_mix, HEAD_MIXES)
         self.key_channels = _per_head("key_channels", key_channels, out_channels, heads)
         if value_channels is None and head_mix == "sum":
             value_channels = out_channels
@@ -102,7 +106,7 @@ class STAConv(nn.Module):
         if global_attention is not None:
             _check.known("global_attention", global_attention, GLOBAL_ATTENTION)
         self.similarity, self.transition, self.self_loops = similarity, transition, self_loops
-        self.global_attention, self.dropout = global_attention, check_dropout(dropout)
+        self.global_attention = global_attention
         self.eps, self.cached = ops.check_eps(eps), cached
         self.backend = _check.known("backend", backend, ["auto", *ops.backends.BACKENDS])
 
@@ -110,46 +114,32 @@ class STAConv(nn.Module):
         self.lin_query = SparseLinear(in_channels, heads * self.key_channels, bias)
         self.lin_key = SparseLinear(in_channels, heads * self.key_channels, bias)
         self.lin_value = SparseLinear(in_channels, heads * self.value_channels, bias)
-        self._build_mixing(aggregation, gate, bias)
+        if global_attention == "only":  # SA is one level, so there is nothing to aggregate
+            aggregation, gate, levels = "sum", "none", 0
+        else:
+            levels = hops
+        channels = self.value_channels
+        self.aggregation, self.gate = build_aggregation(aggregation, gate, levels, heads, channels)
+        width, dropout = self.aggregation.width, check_dropout(dropout)
+        self.head_mix = HeadMix(head_mix, heads, width, out_channels, dropout, bias)
+        self.beside: GlobalAttention | None = None
+        if global_attention == "beside":
+            self.beside = GlobalAttention(channels, out_channels)
         self._graph: Graph | None = None
-
-    def _build_mixing(self, aggregation_name: str, gate_name: str, bias: bool) -> None:
-        """AGGR, gate, W_O and the weight of global attention, as far as this layer has them."""
-        heads, channels, out_channels = self.heads, self.value_channels, self.out_channels
-        only_global = self.global_attention == "only"
-        hops = 0 if only_global else self.hops
-        self.aggregation, self.gate = aggregation.build(
-            "sum" if only_global else aggregation_name,
-            "none" if only_global else gate_name,
-            hops,
-            heads,
-            channels,
-        )
-        width = self.aggregation.width
-        mixed = width if self.head_mix == "sum" else heads * width
-        needed = width != out_channels or (heads > 1 and self.head_mix == "linear")
-        self.lin_out = Linear(mixed, out_channels, bias=bias) if needed else None
-        self.lin_global: Linear | None = None
-        if self.global_attention == "beside":
-            self.global_weight = nn.Parameter(torch.ones(()))
-            if channels != out_channels:
-                self.lin_global = Linear(channels, out_channels, bias=False)
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values; forgets a cached graph."""
         for module in self.children():
             reset(module)  # also a user's feature map, which may have nothing to reset
-        if self.global_attention == "beside":
-            nn.init.ones_(self.global_weight)
         self._graph = None
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """Hop weights, gates and the weight of global attention: not to be decayed."""
-        if isinstance(self.aggregation, aggregation.GPR):
+        if isinstance(self.aggregation, GPR):
             yield self.aggregation.alpha
         yield from self.gate.parameters()
-        if self.global_attention == "beside":
-            yield self.global_weight
+        if self.beside is not None:
+            yield self.beside.weight
 
     def forward(
         self,
@@ -175,14 +165,23 @@ class STAConv(nn.Module):
         check_features(x)
         graph = self._as_graph(edge_index, edge_weight, x)
         query, key, value = self._project(x)
+        if self.global_attention is not None:
+            everywhere = attend_globally(
+                query,
+                key,
+                value,
+                batch,
+                self.feature_map,
+                self.similarity,
+                self.eps,
+                batch_size,
+            )
         if self.global_attention == "only":
-            out = self._mix(self._attend_globally(query, key, value, batch, batch_size))
+            out = self.head_mix(everywhere)
         else:
-            out = self._mix(self._attend_subtree(query, key, value, graph))
-        if self.global_attention == "beside":
-            heads = self._attend_globally(query, key, value, batch, batch_size).sum(1)
-            heads = heads if self.lin_global is None else self.lin_global(heads)
-            out = out + self.global_weight * heads
+            out = self.head_mix(self._attend_subtree(query, key, value, graph))
+        if self.beside is not None:
+            out = out + self.beside(everywhere)
         if return_attention_weights:
             return out, (graph.edge_index, self._edge_attention(query, key, graph))
         return out
@@ -192,6 +191,9 @@ class STAConv(nn.Module):
         self, x: Tensor, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H], in O(hop E)."""
+        if self.global_attention == "only" or hop > self.hops:
+            reads = "global attention only" if self.global_attention == "only" else self.hops
+            raise ValueError(f"this layer has no hop {hop} to explain: hops read: {reads}")
         check_features(x)
         graph = self._as_graph(edge_index, edge_weight, x)
         query, key, _ = self._project(x)
@@ -229,21 +231,6 @@ class STAConv(nn.Module):
         if weights is not None:
             return out
         return self.aggregation(out * self.gate()[:, None, :, None])
-
-    def _attend_globally(
-        self, query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, size: int | None
-    ) -> Tensor:
-        """SA, [N, H, c]."""
-        return global_attention(
-            query, key, value, batch, self.feature_map, self.similarity, self.eps, size
-        )
-
-    def _mix(self, heads: Tensor) -> Tensor:
-        """[N, H, width] -> [N, out_channels]."""
-        out = heads.sum(1) if self.head_mix == "sum" else heads.flatten(1)
-        if self.lin_out is None:
-            return out
-        return self.lin_out(F.dropout(out, self.dropout, self.training))
 
     def _edge_attention(self, query: Tensor, key: Tensor, graph: Graph) -> Tensor:
         """The attention along every edge at hop 1, [E, H]."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.nn import Linear
 
 from .. import _check
 from ..feature_maps import FeatureMap
@@ -46,11 +47,8 @@ def global_attention(
     """
     check_eps(eps)
     query, key, value, squeeze = check_heads(query, key, value)
-    if batch is not None and batch.shape != value.shape[:1]:
-        raise ValueError(
-            f"batch must have shape [{len(value)}], the graph of each node, "
-            f"got {_check.shape(batch)}"
-        )
+    if batch is not None:
+        batch_size = _check_batch(batch, len(value), batch_size)
     with torch.autocast(value.device.type, enabled=False):
         query, key, value, _ = one_dtype(query, key, value, None)
         if similarity is not None:
@@ -62,6 +60,34 @@ def global_attention(
     return out.squeeze(-2) if squeeze else out
 
 
+class GlobalAttention(nn.Module):
+    r"""SA beside STA: :math:`\alpha_T \sum_h \mathrm{SA}^h`, with a learned :math:`\alpha_T`.
+
+    The heads are summed and not gated; where values are not as wide as the output, a linear map
+    without bias widens them.
+
+    Args:
+        channels: c, the width of a value.
+        out_channels: the width of the result.
+    """
+
+    def __init__(self, channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+        same = channels == out_channels
+        self.lin = None if same else Linear(channels, out_channels, bias=False)
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
+        if self.lin is not None:
+            self.lin.reset_parameters()
+
+    def forward(self, heads: Tensor) -> Tensor:
+        """What :func:`global_attention` gives, [N, H, c] -> [N, out_channels]."""
+        out = heads.sum(1).to(self.weight.dtype)
+        return self.weight * (out if self.lin is None else self.lin(out))
+
+
 def _read(
     query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, batch_size: int | None
 ) -> Tensor:
@@ -69,11 +95,26 @@ def _read(
     if batch is None:
         state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
         return torch.einsum("nhd,hde->nhe", query, state)
-    if batch_size is None:
-        batch_size = int(batch.max()) + 1 if batch.numel() else 0
+    assert batch_size is not None  # comes with a batch, see _check_batch
     own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
     state = own.new_zeros(batch_size, *own.shape[1:]).index_add(0, batch, own)
     return recurrence.read(query, state[batch])
+
+
+def _check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
+    """The number of graphs in a batch; looks at its values only where that is not given."""
+    if batch.is_floating_point() or batch.dtype == torch.bool:
+        raise TypeError(f"batch must hold integers, the graph of each node, got {batch.dtype}")
+    if batch.shape != (num_nodes,):
+        raise ValueError(
+            f"batch must have shape [{num_nodes}], the graph of each node, "
+            f"got {_check.shape(batch)}"
+        )
+    if batch_size is not None:
+        return _check.integer("batch_size", batch_size, 0)
+    if batch.numel() and int(batch.min()) < 0:
+        raise ValueError(f"batch holds the negative graph {int(batch.min())}")
+    return int(batch.max()) + 1 if batch.numel() else 0
 
 
 def _softmax_attention(query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None) -> Tensor:

@@ -15,7 +15,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.nn import Linear
 
 from .. import _check
-from ..graph import CSR, csr_rows
+from ..graph import CSR, csr_rows, index_dtype
 from ..ops import recurrence
 
 
@@ -43,6 +43,8 @@ class SparseLinear(Linear):
             )
         if x.layout != torch.sparse_csr:
             return super().forward(F.dropout(x, self.dropout, self.training))
+        if x.dtype != self.weight.dtype:
+            raise ValueError(f"x is {x.dtype}, but the layer is {self.weight.dtype}")
         matrix, transpose, order = _both_ways(x)
         values = F.dropout(matrix.weight, self.dropout, self.training)
         out = _SparseProduct.apply(
@@ -73,6 +75,8 @@ def check_features(x: Any) -> None:
             "walks within one set of nodes, so pass a single x"
         )
     _check.floating("x", x)
+    if x.layout == torch.sparse_csr and x.requires_grad:
+        raise ValueError("sparse x gets no gradient, since features are data: pass x.detach()")
     if x.dim() != 2:
         raise ValueError(f"x must have shape [N, channels], got {_check.shape(x)}")
     if x.layout not in (torch.strided, torch.sparse_csr):
@@ -109,7 +113,7 @@ _TRANSPOSES = WeakIdKeyDictionary()  # x -> (matrix, transpose, order), as long 
 def _both_ways(x: Tensor) -> tuple[CSR, CSR, Tensor]:
     """A CSR matrix, its transpose, and where the transpose's entries stand in the matrix."""
     if x not in _TRANSPOSES:
-        index = torch.int32 if max(*x.shape, x.values().numel()) < 2**31 else torch.int64
+        index = index_dtype(*x.shape, x.values().numel())
         matrix = CSR(x.crow_indices().to(index), x.col_indices().to(index), x.values().detach())
         order = torch.argsort(matrix.col, stable=True)
         counts = torch.bincount(matrix.col, minlength=x.size(1))

@@ -130,12 +130,13 @@ class STAGNN(nn.Module):
         self, x: Tensor, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H]; no dropout."""
-        was_training = self.training
+        modes = {module: module.training for module in self.modules()}
         self.eval()
         try:
             return self.conv.attention(self.hidden(x), edge_index, root, hop, edge_weight)
         finally:
-            self.train(was_training)
+            for module, mode in modes.items():
+                module.training = mode
 
     def __repr__(self) -> str:
         return (

@@ -120,21 +120,35 @@ def attention(
     if root >= graph.num_nodes:
         raise ValueError(f"root {root} is not a node: the graph has {graph.num_nodes} nodes")
     query, key, _, _ = one_dtype(query, key, key, None)
-    reached = arrivals(graph, root, hop, key.dtype)
-    if hop == 0:
-        weights = reached[:, None].expand(-1, key.size(1)).clone()
-        return weights.squeeze(-1) if squeeze else weights
+    with torch.autocast(key.device.type, enabled=False):
+        weights = _root_attention(query, key, graph, root, hop, feature_map, similarity, eps)
+    return weights.squeeze(-1) if squeeze else weights
+
+
+def _root_attention(
+    query: Tensor,
+    key: Tensor,
+    graph: Graph,
+    root: int,
+    hop: int,
+    feature_map: str | FeatureMap,
+    similarity: str | None,
+    eps: float,
+) -> Tensor:
+    """[N, H, d], [N, H, d] -> [N, H]."""
     if similarity is not None:
         _check.known("similarity", similarity, SIMILARITIES)
+    reached = arrivals(graph, root, hop, key.dtype)
+    if hop == 0:
+        return reached[:, None].expand(-1, key.size(1)).clone()
+    if similarity is not None:
         level = reached.nonzero().flatten()
         at_root = torch.zeros_like(level)
         shares = softmax.pair_attention(query[[root]], key, at_root, level, reached[level], eps)
-        weights = torch.zeros_like(key[..., 0]).index_copy(0, level, shares)
-    else:
-        query, key = map_features(feature_map, query, key)
-        weights = reached[:, None] * (query[root] * key).sum(-1)
-        weights = recurrence.divide(weights, weights.sum(0) + eps)
-    return weights.squeeze(-1) if squeeze else weights
+        return torch.zeros_like(key[..., 0]).index_copy(0, level, shares)
+    query, key = map_features(feature_map, query, key)
+    weights = reached[:, None] * (query[root] * key).sum(-1)
+    return recurrence.divide(weights, weights.sum(0) + eps)
 
 
 def arrivals(graph: Graph, root: int, hop: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -237,7 +251,7 @@ def map_features(
     for features, given in ((mapped_query, query), (mapped_key, key)):
         feature_maps.check_output(features, given)
         # A look at values makes a GPU wait, so there a user's map is trusted.
-        user_defined = not isinstance(feature_map, str)
+        user_defined = not feature_maps.built_in(feature_map)
         if user_defined and features.device.type == "cpu" and not torch.compiler.is_compiling():
             feature_maps.check_non_negative(features)
     return mapped_query.to(query.dtype), mapped_key.to(key.dtype)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .. import _check
 from ..graph import CSR, Graph
-from . import recurrence
+from . import cpu, recurrence
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,12 @@ class Backend:
 
 
 BACKENDS: dict[str, Backend] = {
+    "numba": Backend(
+        cpu.forward,
+        cpu.backward,
+        cpu.refusal,
+        "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64",
+    ),
     "torch": Backend(
         recurrence.forward,
         recurrence.backward,
@@ -53,6 +59,7 @@ BACKENDS: dict[str, Backend] = {
 }
 
 
+@torch.compiler.assume_constant_result
 def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
     """The backend to run: `name`, or for "auto" the environment's `STA_BACKEND`, or the rule.
 

@@ -9,6 +9,7 @@ features (`feature_maps.SoftmaxFeatures`) approximate it at the cost of a walk.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,14 +37,23 @@ def softmax_attention(
     eps: float,
 ) -> Tensor:
     """STA_0 .. STA_K with softmax similarity; shapes as in `backends.Backend.forward`."""
-    levels = [value]
+    levels = _levels(query, key, value, graph, hops, eps)
+    if hop_weights is None:
+        return torch.stack(list(levels))
+    out = next(levels) * hop_weights[0, :, None]
+    for hop, level in enumerate(levels, start=1):
+        out = out + level * hop_weights[hop, :, None]
+    return out
+
+
+def _levels(
+    query: Tensor, key: Tensor, value: Tensor, graph: Graph, hops: int, eps: float
+) -> Iterator[Tensor]:
+    """STA_0 .. STA_K, [N, H, c] each, one after the other."""
+    yield value
     for power in powers(graph, hops):
-        matrix = CSR(*(t.to(graph.device) for t in power))
-        levels.append(
-            _level(query, key, value, matrix._replace(weight=matrix.weight.to(value)), eps)
-        )
-    stacked = torch.stack(levels)
-    return stacked if hop_weights is None else torch.einsum("knhc,kh->nhc", stacked, hop_weights)
+        rowptr, col, weight = (t.to(graph.device) for t in power)
+        yield _level(query, key, value, CSR(rowptr, col, weight.to(value)), eps)
 
 
 def pair_attention(

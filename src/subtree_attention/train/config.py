@@ -10,7 +10,8 @@ from .. import _check
 from ..aggregation import AGGREGATIONS, GATES
 from ..feature_maps import FEATURE_MAPS
 from ..graph import TRANSITIONS
-from ..nn.conv import GLOBAL_ATTENTION, HEAD_MIXES
+from ..nn.conv import GLOBAL_ATTENTION
+from ..nn.head_mix import HEAD_MIXES
 from ..nn.linear import check_dropout
 from ..ops import SIMILARITIES
 from .metrics import LOSSES, METRICS
@@ -83,6 +84,8 @@ class Config:
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> Config:
         """The inverse of `to_dict`; a setting that does not exist is an error."""
+        if not isinstance(settings, dict) or "graph" not in settings:
+            raise ValueError("a configuration is a table of settings, 'graph' among them")
         for name in settings:
             _check.known("setting", name, [field.name for field in fields(cls)])
         return cls(**settings)

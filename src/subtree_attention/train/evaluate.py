@@ -33,13 +33,7 @@ def evaluate_folder(
     mirror: str | Path | None = None,
 ) -> list[Scores]:
     """Every finished run below a folder, or the one run that the folder is."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise store.RunFolderError(f"{folder} is not a folder")
-    runs = [folder] if (folder / "model.safetensors").exists() else store.run_folders(folder)
-    runs = [run for run in runs if (run / "summary.json").exists()]
-    if not runs:
-        raise store.RunFolderError(f"no finished run in {folder}: 'sta train' writes such folders")
+    runs = store.finished_runs(Path(folder))
     _, header = store.read_tensors(runs[0] / "model.safetensors")
     config, place = Config.from_dict(header["config"]), choose_device(device)
     data = prepare(config, data_dir, mirror)

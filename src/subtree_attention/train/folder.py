@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -46,15 +46,15 @@ class RunFolderError(ValueError):
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that either the old or the new content is there, whatever happens."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = path.with_name(f".{path.name}.tmp")  # one process writes to a folder, see claimed
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -81,6 +81,15 @@ def read_json(path: Path) -> Any:
         raise RunFolderError(f"{path} is not valid JSON: {error}") from None
 
 
+def read_config(folder: Path) -> Config:
+    """The configuration that a folder was started with."""
+    settings = read_json(folder / "config.json")
+    try:
+        return Config.from_dict(settings)
+    except (TypeError, ValueError) as error:
+        raise RunFolderError(f"{folder / 'config.json'} is no configuration: {error}") from None
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The inverse of `write_tensors`."""
     try:
@@ -90,7 +99,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise RunFolderError(f"{path} is missing") from None
     except Exception as error:  # safetensors and json each have their own errors
-        raise RunFolderError(f"{path} cannot be read: {error}") from None
+        raise RunFolderError(
+            f"{path} cannot be read ({error}): if it is a checkpoint, delete it to start that run "
+            "again"
+        ) from None
 
 
 # ------------------------------------------------------------------------------------ the model
@@ -123,19 +135,20 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
 
 def best_run(folder: Path) -> Path:
     """The run with the best validation score below a folder, or the folder itself if it is one."""
-    if not folder.is_dir():
-        raise RunFolderError(f"{folder} is not a folder")
     if (folder / "model.safetensors").exists():
         return folder
-    runs = [run for run in run_folders(folder) if (run / "summary.json").exists()]
+    return max(finished_runs(folder), key=lambda run: read_json(run / "summary.json")["val"])
+
+
+def finished_runs(folder: Path) -> list[Path]:
+    """OUT/run-0, OUT/run-1, ... as far as they are done; or the folder itself if it is one."""
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder} is not a folder")
+    runs = [run for run in (folder, *folder.iterdir()) if re.fullmatch(r"run-\d+", run.name)]
+    runs = [run for run in runs if (run / "summary.json").exists()]
     if not runs:
         raise RunFolderError(f"no finished run in {folder}: 'sta train' writes such folders")
-    return max(runs, key=lambda run: read_json(run / "summary.json")["val"])
-
-
-def run_folders(folder: Path) -> list[Path]:
-    """OUT/run-0, OUT/run-1, ... as far as they are there."""
-    return sorted(folder.glob("run-*"), key=lambda run: int(run.name.removeprefix("run-")))
+    return sorted(runs, key=lambda run: int(run.name.removeprefix("run-")))
 
 
 # ------------------------------------------------------------------- opening a folder for writing
@@ -160,7 +173,7 @@ def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
         path.parent
         for path in parent.glob("*/config.json")
         if not (path.parent / "summary.json").exists()
-        and (graph is None or read_json(path)["graph"] == graph)
+        and (graph is None or read_config(path.parent).graph == graph)
     ]
     if not found:
         of = f" of {graph}" if graph else ""
@@ -215,17 +228,18 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     """The commit of the checkout that this package runs from, if it is one."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve()
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(here.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+
     try:
-        done = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        if not git("ls-files", here.name):  # installed inside somebody else's repository
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=12") or None
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
 
 
 def _processor() -> str:

@@ -31,7 +31,7 @@ from .progress import Progress, Silent
 
 
 class Diverged(RuntimeError):
-    """The loss of a run is not finite any more."""
+    """The loss or the outputs of a run are not finite any more."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -130,6 +130,7 @@ def fit(
     ]
     out = given or store.new_folder(config.graph)
     with store.claimed(out):
+        _check_folder(config, out, resume)  # again: somebody may have been faster
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))
@@ -166,15 +167,16 @@ def _fit_run(
     try:
         while not state.done:
             loss = state.train_step(data, graph)
-            if not math.isfinite(loss):
-                raise Diverged(_diverged(config, index, state.epoch + 1, loss))
             train, val, test = evaluate(state.model, data, graph, config.metric)
+            if not math.isfinite(loss + val):
+                raise Diverged(_diverged(config, index, state.epoch + 1, loss))
             state.record(Epoch(state.epoch + 1, loss, train, val, test))
             progress.epoch(state.history[-1], state.best)
             if time.monotonic() - state.saved >= checkpoint_seconds:
                 state.checkpoint()
     except KeyboardInterrupt:
-        state.checkpoint()
+        if state.between_epochs:  # in the middle of one, the last checkpoint is what counts
+            state.checkpoint()
         raise Interrupted(out) from None
     result = state.finish(index)
     progress.finish_run(result)
@@ -185,9 +187,9 @@ class _State:
     """A run under way: model, optimiser, what is best so far, and how to put it all on disk."""
 
     def __init__(self, config: Config, data: Data, folder: Path) -> None:
-        self.config, self.folder = config, folder
+        self.config, self.folder, self.device = config, folder, data.y.device
         self.sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
-        self.model = STAGNN(**self.sizes, **config.model_settings()).to(data.y.device)
+        self.model = STAGNN(**self.sizes, **config.model_settings()).to(self.device)
         self.optimizer = torch.optim.Adam(
             self.model.parameter_groups(config.weight_decay), lr=config.lr
         )
@@ -195,6 +197,7 @@ class _State:
         self.history: list[Epoch] = []
         self.best: Epoch | None = None
         self.best_weights: dict[str, Tensor] = {}
+        self.between_epochs = True
         self.seconds = 0.0  # spent before the checkpoint that this process started from
         self.started = self.saved = time.monotonic()
 
@@ -209,6 +212,7 @@ class _State:
 
     def train_step(self, data: Data, graph: Graph) -> float:
         """One step of gradient descent on the training nodes."""
+        self.between_epochs = False
         self.model.train()
         self.optimizer.zero_grad()
         logits = self.model(data.x, graph)
@@ -224,6 +228,7 @@ class _State:
             self.best = epoch
             weights = self.model.state_dict()
             self.best_weights = {name: tensor.clone() for name, tensor in weights.items()}
+        self.between_epochs = True
 
     def elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started
@@ -236,8 +241,8 @@ class _State:
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= _named(f"optimizer/{index}", moments)
         tensors["rng/cpu"] = torch.get_rng_state()
-        if torch.cuda.is_initialized():
-            tensors["rng/cuda"] = torch.cuda.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["rng/cuda"] = torch.cuda.get_rng_state(self.device)
         header = {
             "history": [asdict(epoch) for epoch in self.history],
             "best": asdict(self.best),
@@ -263,8 +268,8 @@ class _State:
         self.history = [Epoch(**epoch) for epoch in header["history"]]
         self.best, self.seconds = Epoch(**header["best"]), header["seconds"]
         torch.set_rng_state(tensors["rng/cpu"])
-        if "rng/cuda" in tensors and torch.cuda.is_available():
-            torch.cuda.set_rng_state(tensors["rng/cuda"])
+        if "rng/cuda" in tensors and self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["rng/cuda"], self.device)
 
     def finish(self, index: int) -> RunResult:
         """Write the results; only then is the checkpoint superfluous."""
@@ -286,12 +291,16 @@ class _State:
 
 @torch.no_grad()
 def evaluate(model: STAGNN, data: Data, graph: Graph, metric: str) -> tuple[float, float, float]:
-    """The score on training, validation and test nodes, between 0 and 1."""
+    """The score on training, validation and test nodes, between 0 and 1.
+
+    NaN if any logit is not finite: such a model has no score.
+    """
     model.eval()
     logits = model(data.x, graph)
     score = METRICS[metric]
     masks = (data.train_mask, data.val_mask, data.test_mask)
     scores = torch.stack([score(logits[mask], data.y[mask]) for mask in masks])
+    scores = torch.where(logits.isfinite().all(), scores, torch.nan)
     train, val, test = scores.tolist()
     return train, val, test
 
@@ -340,7 +349,7 @@ def _check_folder(config: Config, out: str | Path | None, resume: bool) -> Path 
         raise store.RunFolderError(
             f"{out} holds a run already: go on with it (--resume), or choose another folder"
         )
-    before = Config.from_dict(store.read_json(out / "config.json"))
+    before = store.read_config(out)
     changed = [
         f"{name} {value!r}, not {getattr(config, name)!r}"
         for name, value in before.to_dict().items()
@@ -362,7 +371,8 @@ def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _diverged(config: Config, index: int, epoch: int, loss: float) -> str:
     return (
-        f"the loss became {loss} in epoch {epoch} of run {index} on {config.graph} "
+        f"the model is not finite any more (loss {loss}) after epoch {epoch} of run {index} on "
+        f"{config.graph} "
         f"(lr {config.lr}, weight decay {config.weight_decay}, dropout {config.dropout}, "
         f"hops {config.hops}, heads {config.heads}, feature map {config.feature_map}, "
         f"eps {config.eps}): try a smaller lr"

@@ -114,8 +114,8 @@ class Bars(_Clock):
     def epoch(self, now: Epoch, best: Epoch | None) -> None:
         # The bar ends where patience would: it grows when the validation score improves.
         total = min(self.config.epochs, (best or now).epoch + self.config.patience)
-        left = self.seconds_left(now, best)
-        note = f"{_scores(now, best)}  {left / 60:.0f}:{left % 60:02.0f} left"
+        minutes, seconds = divmod(round(self.seconds_left(now, best)), 60)
+        note = f"{_scores(now, best)}  {minutes}:{seconds:02d} left"
         self.display.update(self.epochs, completed=now.epoch, total=total, note=note)
 
     def finish_run(self, result: RunResult) -> None:

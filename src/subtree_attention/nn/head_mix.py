@@ -1,0 +1,48 @@
+"""How heads become one output: a linear map over their concatenation, or their sum."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.nn import Linear
+
+from .. import _check
+
+HEAD_MIXES = ("linear", "sum")
+
+
+class HeadMix(nn.Module):
+    r""":math:`[\mathrm{head}^1, \ldots, \mathrm{head}^H] W_O` after dropout, or the sum of heads.
+
+    A single head that is as wide as the output needs no map, nor do summed heads; otherwise
+    :math:`W_O` is there.
+
+    Args:
+        mix: `"linear"` or `"sum"`.
+        heads: H.
+        width: channels of a head.
+        out_channels: columns of the result.
+        dropout: on what :math:`W_O` acts on.
+        bias: whether :math:`W_O` has one.
+    """
+
+    def __init__(
+        self, mix: str, heads: int, width: int, out_channels: int, dropout: float, bias: bool
+    ) -> None:
+        super().__init__()
+        self.mix, self.dropout = _check.known("head_mix", mix, HEAD_MIXES), dropout
+        mixed = width if mix == "sum" else heads * width
+        needed = width != out_channels or (mix == "linear" and heads > 1)
+        self.lin = Linear(mixed, out_channels, bias=bias) if needed else None
+
+    def reset_parameters(self) -> None:
+        if self.lin is not None:
+            self.lin.reset_parameters()
+
+    def forward(self, heads: Tensor) -> Tensor:
+        """[N, H, width] -> [N, out_channels]."""
+        out = heads.sum(1) if self.mix == "sum" else heads.flatten(1)
+        if self.lin is None:
+            return out
+        # The operator returns float32, whatever precision the layer has.
+        return self.lin(F.dropout(out, self.dropout, self.training).to(self.lin.weight.dtype))
