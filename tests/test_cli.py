@@ -164,6 +164,60 @@ def test_divergence_is_said_and_is_exit_code_1(run: Callable[..., Outcome]) -> N
     assert "not finite any more" in err
 
 
+def test_missing_data_names_the_file_and_the_folder_in_two_lines(
+    run: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STA_MIRROR", raising=False)
+
+    def offline(*_: object, **__: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("subtree_attention.data.folders.download_url", offline)
+    code, _, err = run("train", "corafull", "--data-dir", str(tmp_path / "d"))
+    assert code == 2
+    assert "cora.npz" in err
+    assert str(tmp_path / "d" / "CitationFull" / "cora" / "raw") in err
+    assert len(err.splitlines()) <= 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_unexpected_error_is_said_without_traceback(
+    run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(cli, "fit", broken)
+    assert run("train", *QUICK)[::2] == (1, "error: out of memory\n")
+
+
+def test_without_typer_the_reason_is_said(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['typer'] = None; import runpy; "
+    code += "runpy.run_module('subtree_attention', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], env=ENV, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the command line needs typer")
+
+
+def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "subtree_attention", "train", "--out", "mine"]
+    command += ["--checkpoint-seconds", "0.1", "--patience", "3000", "--device", "cpu"]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=ENV, text=True, **pipes) as process:
+        wait_for(tmp_path / "mine/run-0/checkpoint.safetensors")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "sta train --resume --out mine" in err
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert path.exists()
+
+
 def test_killed_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
     """kill -9 in the middle of a run, then --resume: the same numbers, bit for bit."""
     settings = ["--runs", "1", "--epochs", "120", "--patience", "1000", "--device", "cpu"]
@@ -174,11 +228,8 @@ def test_killed_and_resumed_equals_never_stopped(tmp_path: Path) -> None:
     checkpoint = tmp_path / "killed/run-0/checkpoint.safetensors"
     command = [sys.executable, "-m", "subtree_attention", "train", *settings, "--out", "killed"]
     with subprocess.Popen(command, cwd=tmp_path, env=ENV, stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 120
-        while not checkpoint.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(checkpoint)
         process.send_signal(signal.SIGKILL)
-    assert checkpoint.exists()
     assert not (tmp_path / "killed/summary.json").exists(), "it was killed too late"
 
     resumed = sta("train", "--resume", "--out", "killed", cwd=tmp_path)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
 from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
 from torch_geometric.nn import SimpleConv
 from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
 
@@ -274,3 +275,33 @@ def test_wrong_types_are_refused(arguments, message):
 def test_negative_weights_are_taken_as_they_are_without_a_transition():
     weight = torch.tensor([-1.0, 2.0, 0.5])
     assert Graph(EDGE, edge_weight=weight, transition=None).dense().sum() == 1.5
+
+
+def test_a_graph_made_or_used_in_inference_mode_can_still_train():
+    query = torch.randn(3, 2, requires_grad=True)
+    with torch.inference_mode():
+        made = Graph(torch.tensor([[0, 1, 2], [1, 2, 0]]))
+        subtree_attention(query, query, query, made, 2)
+    subtree_attention(query, query, query, made, 2).sum().backward()
+    assert query.grad is not None
+
+
+def test_data_moves_a_graph_along():
+    data = Data(graph=Graph(torch.tensor([[0, 1], [1, 0]])))
+    assert data.to("meta").graph.device.type == "meta"
+
+
+def test_sparse_tensor_rows_are_targets(monkeypatch):
+    """The class itself may not be installed; this stands in for it."""
+
+    class SparseTensor:
+        def coo(self):
+            return torch.tensor([1, 2]), torch.tensor([0, 1]), torch.tensor([2.0, 3.0])
+
+        def sparse_sizes(self):
+            return (3, 3)
+
+    monkeypatch.setattr("subtree_attention.graph.SparseTensor", SparseTensor)
+    graph = Graph(SparseTensor(), transition=None)
+    assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
+    assert graph.matrix().weight.tolist() == [2.0, 3.0]

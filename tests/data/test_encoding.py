@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -206,7 +207,9 @@ def test_same_bytes_with_one_thread_and_with_two():
 @pytest.mark.parametrize("name", IN_MIRROR)
 def test_benchmark_graph(name, mirror, data_dir):
     data = datasets.load(name, data_dir=data_dir, mirror=mirror)
+    start = time.perf_counter()
     vectors, values = laplacian_eigenvectors(data.edge_index, data.num_nodes, 3)
+    assert time.perf_counter() - start < 10  # about one second on an idle core
     transition = module._symmetric_transition(data.edge_index, data.num_nodes)
     residual = np.linalg.norm(vectors - transition @ vectors - vectors * values, axis=0)
     assert residual.max() < 5e-9  # the solver stops at 1e-9 times an eigenvalue of at most 2

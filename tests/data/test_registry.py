@@ -20,7 +20,9 @@ def test_upper_and_lower_case_are_the_same():
 
 @pytest.mark.parametrize(("typo", "meant"), [("citeser", "citeseer"), ("corra", "cora")])
 def test_an_unknown_name_suggests_a_near_one_and_lists_all(typo, meant):
-    with pytest.raises(ValueError, match=f"unknown graph '{typo}'.*mean.*'{meant}'.*Known.*physics"):
+    with pytest.raises(
+        ValueError, match=f"unknown graph '{typo}'.*mean.*'{meant}'.*Known.*physics"
+    ):
         datasets.info(typo)
 
 

@@ -71,6 +71,8 @@ def aggregate(conv: STAConv, levels: Tensor, aggregation: str, gate: str) -> Ten
         return sum(gated)
     if aggregation == "concat":
         return torch.cat(gated, dim=-1)
+    if conv.hops == 0:
+        return gated[0]
     weight = conv.aggregation.weight  # [H, 2c]
     pairs = torch.stack([torch.cat([gated[0], level], -1) for level in gated[1:]])
     beta = torch.softmax((pairs * weight).sum(-1), dim=0)

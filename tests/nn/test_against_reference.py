@@ -9,6 +9,7 @@ from subtree_attention import STAGNN, STAConv
 from subtree_attention.aggregation import AGGREGATIONS, GATES
 
 OPTIONS = pairwise(
+    hops=[2, 0, 1, 3, 7],
     aggregation=list(AGGREGATIONS),
     gate=list(GATES),
     heads=[2, 1, 3],
@@ -37,8 +38,8 @@ def compare(module, dense, edges, x, **options) -> None:
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(map(str, o.values())))
 def test_model_equals_the_dense_model(options):
     options = dict(options)
-    edges, heads = options.pop("edges"), options.pop("heads")
-    model = randomised(STAGNN(5, 7, 3, hops=2, heads=heads, **options))
+    edges, heads, hops = options.pop("edges"), options.pop("heads"), options.pop("hops")
+    model = randomised(STAGNN(5, 7, 3, hops, heads, **options))
     compare(model, dense_model, edges, torch.randn(EDGES[edges].num_nodes, 5).double(), **options)
 
 
@@ -46,8 +47,8 @@ def test_model_equals_the_dense_model(options):
 @pytest.mark.parametrize("value_channels", [None, 4])
 def test_layer_equals_the_dense_layer(options, value_channels):
     options = dict(options)
-    edges, heads = options.pop("edges"), options.pop("heads")
-    conv = randomised(STAConv(5, 6, 2, heads, value_channels=value_channels, **options))
+    edges, heads, hops = options.pop("edges"), options.pop("heads"), options.pop("hops")
+    conv = randomised(STAConv(5, 6, hops, heads, value_channels=value_channels, **options))
     compare(conv, dense_conv, edges, torch.randn(EDGES[edges].num_nodes, 5).double(), **options)
 
 

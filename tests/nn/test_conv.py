@@ -330,3 +330,38 @@ def test_wrong_types_are_refused_at_once(options, message):
 def test_an_edge_index_beyond_x_is_refused(x):
     with pytest.raises(ValueError, match="num_nodes=5, but the adjacency has index 10"):
         STAConv(6, 8)(x[:5], EDGE)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("global_attention", [None, "beside", "only"])
+def test_a_layer_in_half_precision_works(dtype, heads, global_attention):
+    torch.manual_seed(1)
+    conv = STAConv(6, 8, heads=heads, value_channels=5, global_attention=global_attention)
+    x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    expected = conv(x, edge_index)
+    actual = conv.to(dtype)(x.to(dtype), edge_index)
+    # bfloat16 has 8 bits: errors of some per cent through three linear maps are its own
+    torch.testing.assert_close(actual.float(), expected, rtol=0.1, atol=0.05)
+
+
+def test_attention_that_the_layer_does_not_compute_is_refused():
+    x, edge_index = torch.randn(3, 6), torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="no hop 4 to explain: hops read: 3"):
+        STAConv(6, 8).attention(x, edge_index, root=0, hop=4)
+    with pytest.raises(ValueError, match="global attention only"):
+        STAConv(6, 8, global_attention="only").attention(x, edge_index, root=0, hop=1)
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "message"),
+    [
+        (torch.zeros(3), TypeError, "batch must hold integers"),
+        (torch.tensor([0, -1, 0]), ValueError, "negative graph -1"),
+        (torch.zeros(2, dtype=torch.long), ValueError, r"shape \[3\]"),
+    ],
+)
+def test_a_wrong_batch_is_refused(batch, error, message):
+    conv = STAConv(6, 8, global_attention="beside")
+    with pytest.raises(error, match=message):
+        conv(torch.randn(3, 6), torch.tensor([[0, 1], [1, 2]]), batch=batch)

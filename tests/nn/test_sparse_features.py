@@ -92,3 +92,12 @@ def test_without_bias_and_with_an_empty_matrix():
 def test_features_that_no_layer_can_take_are_refused(make, x, error, message):
     with pytest.raises(error, match=message):
         make(3, 4, heads=2)(x, torch.tensor([[0, 1], [1, 2]]))
+
+
+def test_sparse_features_that_want_a_gradient_or_another_dtype_are_refused():
+    net = STAGNN(12, 8, 3)
+    edge_index = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="sparse x gets no gradient"):
+        net(bag_of_words(6).float().to_sparse_csr().requires_grad_(), edge_index)
+    with pytest.raises(ValueError, match=r"x is torch.float64, but the layer is torch.float32"):
+        net(bag_of_words(6).to_sparse_csr(), edge_index)

@@ -1,6 +1,7 @@
 """The loop and what it leaves on disk, on the embedded graph."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,30 @@ def test_interrupted_and_resumed_equals_never_stopped(result: loop.Result, tmp_p
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+@pytest.mark.parametrize("place", ["evaluate", "step"])
+def test_an_interrupt_in_the_middle_of_an_epoch_loses_no_exactness(
+    place: str, result: loop.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(100))
+    module, name = (loop, "evaluate") if place == "evaluate" else (torch.optim.Adam, "step")
+    original = getattr(module, name)
+
+    def interrupted(*args: object, **kwargs: object) -> object:
+        outcome = original(*args, **kwargs)
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+        return outcome
+
+    monkeypatch.setattr(module, name, interrupted)
+    out = tmp_path / "out"
+    with pytest.raises(loop.Interrupted):
+        sta.fit(result.config, out, device="cpu", checkpoint_seconds=0)
+    monkeypatch.setattr(module, name, original)
+    sta.fit(result.config, out, device="cpu", resume=True)
+    for index in range(2):
+        assert metrics(out / f"run-{index}") == metrics(result.folder / f"run-{index}")
+
+
 def test_resume_finds_the_latest_unfinished_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +179,41 @@ def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
         pytest.raises(store.RunFolderError, match="another process"),
     ):
         sta.fit(sta.recipe("digits", **QUICK), tmp_path / "out", device="cpu")
+
+
+def test_a_run_that_appears_while_the_graph_is_loaded_is_not_taken_for_ones_own(
+    result: loop.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, prepare = tmp_path / "out", loop.prepare
+
+    def slow(*args: object) -> object:
+        shutil.copytree(result.folder, out)
+        return prepare(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "prepare", slow)
+    with pytest.raises(store.RunFolderError, match="holds a run already"):
+        sta.fit(result.config.replace(hops=3), out, device="cpu")
+    assert store.read_config(out) == result.config
+
+
+def test_a_model_that_breaks_in_the_last_epoch_is_no_result(tmp_path: Path) -> None:
+    config = sta.recipe("digits", runs=1, lr=1e30, epochs=1)
+    with pytest.raises(loop.Diverged):
+        sta.fit(config, tmp_path / "out", device="cpu")
+    assert not (tmp_path / "out" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("content", ["[]", '{"runs": 2}', '{"graph": "digits", "hops": "x"}', "{"])
+def test_a_broken_configuration_is_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(store.RunFolderError, match=r"config\.json"):
+        store.read_config(tmp_path)
+
+
+def test_other_folders_beside_the_runs_are_ignored(result: loop.Result, tmp_path: Path) -> None:
+    shutil.copytree(result.folder, tmp_path / "copy")
+    (tmp_path / "copy" / "run-notes").mkdir()
+    assert len(store.finished_runs(tmp_path / "copy")) == 2
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_in_words(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""What is shown while training."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from subtree_attention import recipe
+from subtree_attention.train import progress
+from subtree_attention.train.loop import Epoch, RunResult
+
+CONFIG = recipe("digits", runs=2, epochs=100, patience=20)
+
+
+def epoch(number: int) -> Epoch:
+    return Epoch(number, loss=0.5, train=0.9, val=0.8, test=0.7)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_time_left_is_patience_now_and_the_usual_time_for_later_runs(clock: list[float]) -> None:
+    lines = progress.Lines(CONFIG)
+    lines.start_run(0, 0)
+    clock[0] = 10.0  # 10 epochs in 10 seconds; the best was epoch 5, so patience ends at 25
+    assert lines.seconds_left(epoch(10), epoch(5)) == pytest.approx(15 + 25)
+
+
+def test_plain_lines_come_now_and_then(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = progress.Lines(CONFIG)
+    lines.start_run(0, 0)
+    lines.epoch(epoch(1), epoch(1))
+    assert capsys.readouterr().out == ""
+    clock[0] = 11.0
+    lines.epoch(epoch(2), epoch(1))
+    assert "run 1/2  epoch 2  loss 0.5000  val 80.00" in capsys.readouterr().out
+    lines.finish_run(RunResult(0, 0, 0.8, 0.7, 1, 21, 30.0))
+    assert "test 70.00" in capsys.readouterr().out
+
+
+def test_bars_show_epoch_scores_and_minutes_left(clock: list[float]) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120)
+    with progress.Bars(CONFIG, console) as bars:
+        bars.start_run(0, 0)
+        clock[0] = 59.6
+        bars.epoch(epoch(10), epoch(10))  # 20 more epochs at 5.96 s, then a run of 30
+        bars.display.refresh()
+        shown = screen.getvalue()
+    assert "best 80.00" in shown
+    assert "4:58 left" in shown
+    assert "10/30" in shown
