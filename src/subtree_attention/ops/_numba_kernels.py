@@ -2,7 +2,8 @@
 
 A row of the state belongs to one thread from the gather to the read-out, so it is used while it is
 in cache, and every sum has a fixed order: the result does not depend on the number of threads.
-Shapes: states [N, H, d, e], q and k [N, H, d], read-outs [N, H, e], with e = c + 1.
+Shapes: states [N, H, e, d] with e = c + 1 (the sums over key channels are then contiguous), q and k
+[N, H, d], read-outs [N, H, e].
 """
 
 from __future__ import annotations
@@ -47,30 +48,43 @@ def _gather(rowptr, col, weight, state, row, out):  # type: ignore[no-untyped-de
             out[x] += wa * a[x] + wb * b[x] + wc * c[x] + wd * d[x]
 
 
+@_inline
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    """sum a b over [d]."""
+    total = 0 * a[0]
+    for d in range(a.size):
+        total += a[d] * b[d]
+    return total
+
+
+@_inline
+def _add_scaled(scale, a, out):  # type: ignore[no-untyped-def]
+    """out += scale a over [d]."""
+    for d in range(out.size):
+        out[d] += scale * a[d]
+
+
 @_parallel
 def outer(left, right, state):  # type: ignore[no-untyped-def]
-    """state = left (x) right: [N, H, d], [N, H, e] -> [N, H, d, e]."""
-    nodes, heads, channels, width = state.shape
+    """state = left (x) right: [N, H, d], [N, H, e] -> [N, H, e, d]."""
+    nodes, heads, width, channels = state.shape
     for row in prange(nodes):
         for h in range(heads):
-            for d in range(channels):
-                for e in range(width):
-                    state[row, h, d, e] = left[row, h, d] * right[row, h, e]
+            for e in range(width):
+                for d in range(channels):
+                    state[row, h, e, d] = right[row, h, e] * left[row, h, d]
 
 
 @_parallel
 def walk_and_read(rowptr, col, weight, old, new, query, readout):  # type: ignore[no-untyped-def]
     """new = A old, readout = q new."""
-    nodes, heads, channels, width = old.shape
+    nodes, heads, width, _ = old.shape
     flat_old, flat_new = old.reshape(nodes, -1), new.reshape(nodes, -1)
     for row in prange(nodes):
         _gather(rowptr, col, weight, flat_old, row, flat_new[row])
         for h in range(heads):
             for e in range(width):
-                readout[row, h, e] = 0
-            for d in range(channels):
-                for e in range(width):
-                    readout[row, h, e] += query[row, h, d] * new[row, h, d, e]
+                readout[row, h, e] = _dot(query[row, h], new[row, h, e])
 
 
 @_parallel
@@ -105,42 +119,36 @@ def quotient_backward(grad, readout, eps, scale, grad_readout, products):  # typ
 @_parallel
 def walk_for_query(rowptr, col, weight, old, new, grad_readout, grad_query):  # type: ignore[no-untyped-def]
     """new = A old, grad_query += new grad_readout."""
-    nodes, heads, channels, width = old.shape
+    nodes, heads, width, _ = old.shape
     flat_old, flat_new = old.reshape(nodes, -1), new.reshape(nodes, -1)
     for row in prange(nodes):
         _gather(rowptr, col, weight, flat_old, row, flat_new[row])
         for h in range(heads):
-            for d in range(channels):
-                total = grad_query[row, h, d]
-                for e in range(width):
-                    total += new[row, h, d, e] * grad_readout[row, h, e]
-                grad_query[row, h, d] = total
+            for e in range(width):
+                _add_scaled(grad_readout[row, h, e], new[row, h, e], grad_query[row, h])
 
 
 @_parallel
 def walk_back(rowptr, col, weight, old, new, query, grad_readout):  # type: ignore[no-untyped-def]
     """new = A^T old + q (x) grad_readout."""
-    nodes, heads, channels, width = old.shape
+    nodes, heads, width, _ = old.shape
     flat_old, flat_new = old.reshape(nodes, -1), new.reshape(nodes, -1)
     for row in prange(nodes):
         _gather(rowptr, col, weight, flat_old, row, flat_new[row])
         for h in range(heads):
-            for d in range(channels):
-                for e in range(width):
-                    new[row, h, d, e] += query[row, h, d] * grad_readout[row, h, e]
+            for e in range(width):
+                _add_scaled(grad_readout[row, h, e], query[row, h], new[row, h, e])
 
 
 @_parallel
-def walk_home(rowptr, col, weight, old, new, key, value, grad_key, grad_value):  # type: ignore[no-untyped-def]
+def walk_home(rowptr, col, weight, old, new, key, ones_value, grad_key, grad_value):  # type: ignore[no-untyped-def]
     """new = A^T old; grad_key = new [value | 1], grad_value += (k new) without its last column."""
-    nodes, heads, channels, width = old.shape
+    nodes, heads, width, _ = old.shape
     flat_old, flat_new = old.reshape(nodes, -1), new.reshape(nodes, -1)
     for row in prange(nodes):
         _gather(rowptr, col, weight, flat_old, row, flat_new[row])
         for h in range(heads):
-            for d in range(channels):
-                total = new[row, h, d, width - 1]
-                for e in range(width - 1):
-                    total += new[row, h, d, e] * value[row, h, e]
-                    grad_value[row, h, e] += key[row, h, d] * new[row, h, d, e]
-                grad_key[row, h, d] = total
+            for e in range(width):
+                _add_scaled(ones_value[row, h, e], new[row, h, e], grad_key[row, h])
+            for e in range(width - 1):
+                grad_value[row, h, e] += _dot(key[row, h], new[row, h, e])

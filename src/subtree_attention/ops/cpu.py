@@ -6,6 +6,7 @@ imported at the first call; its machine code is kept on disk, so only the very f
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from types import ModuleType
 
@@ -15,6 +16,14 @@ from torch import Tensor
 
 from ..graph import CSR
 from .recurrence import with_ones
+
+SCRATCH_BYTES = 2**28
+"""Two states up to this size are kept for the next call, one pair per thread."""
+
+CHUNK_ROWS = 256
+"""Rows that a thread takes at a time."""
+
+_scratch = threading.local()
 
 
 def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -86,7 +95,7 @@ def backward(
     scales, dtype = _scales(hop_weights, hops, value), value.numpy().dtype
     grad_readout = np.empty(readouts.shape[1:], dtype)
     products = value.new_empty(value.shape[:2])
-    q, k, v = _arrays(query, key, value)
+    q, k, v = _arrays(query, key, with_ones(value))
 
     def form_grad_readout(hop: int) -> None:
         """dR_hop, into the one buffer that there is; <grad, STA_hop> into `products`."""
@@ -98,7 +107,7 @@ def backward(
     grad_value = grad[0].clone() if hop_weights is None else grad * hop_weights[0, :, None]
     grad_weights = [(grad * value).sum((0, 2))] if hop_weights is not None else []
     old, new = _two_states(key, value)
-    kernels.outer(k, with_ones(value).numpy(), old)
+    kernels.outer(k, v, old)
     for hop in range(1, hops + 1):
         form_grad_readout(hop)
         if hop_weights is not None:
@@ -127,6 +136,9 @@ def _kernels() -> ModuleType:
 
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     numba.set_num_threads(min(torch.get_num_threads(), most))
+    # Rows are handed out in small lots: a thread that finds its core taken (torch's own threads
+    # wait actively for a while) does not hold up the others.
+    numba.set_parallel_chunksize(CHUNK_ROWS)
     return _numba_kernels
 
 
@@ -135,10 +147,16 @@ def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
 
 
 def _two_states(key: Tensor, value: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Room for the state before and after a step, [N, H, d, c + 1] each."""
-    shape = (*key.shape, value.size(-1) + 1)
-    dtype = value.numpy().dtype
-    return np.empty(shape, dtype), np.empty(shape, dtype)
+    """Room for the state before and after a step, [N, H, c + 1, d] each.
+
+    Fresh memory costs page faults that take longer than a hop, so a small one is kept.
+    """
+    shape = (2, *value.shape[:2], value.size(-1) + 1, key.size(-1))
+    kept = getattr(_scratch, "states", None)
+    if kept is None or kept.shape != shape or kept.dtype != value.dtype:
+        kept = torch.empty(shape, dtype=value.dtype)
+        _scratch.states = kept if kept.nbytes <= SCRATCH_BYTES else None
+    return kept[0].numpy(), kept[1].numpy()
 
 
 def _scales(hop_weights: Tensor | None, hops: int, value: Tensor) -> np.ndarray:
