@@ -32,8 +32,9 @@ def main() -> None:
             subprocess.Popen([*command, "--seed", out.name, "--runs", str(each), "--out", str(out)])
             for out in outs
         ]
-        if any([process.wait() for process in running]):
-            raise SystemExit("a run failed")
+        for process in running:
+            if process.wait():
+                raise SystemExit("a run failed")
         summaries = [json.loads((out / "summary.json").read_text()) for out in outs]
         environment = json.loads((outs[0] / "environment.json").read_text())
         config = json.loads((outs[0] / "config.json").read_text())
