@@ -133,21 +133,9 @@ def _forward(
 
 @_forward.register_fake
 def _(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor | None,
-    rowptr: Tensor,
-    col: Tensor,
-    weight: Tensor,
-    rowptr_t: Tensor,
-    col_t: Tensor,
-    weight_t: Tensor,
-    hops: int,
-    eps: float,
-    keep_readouts: bool,
-    backend: str,
+    query: Tensor, key: Tensor, value: Tensor, hop_weights: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor]:
+    hops, _, keep_readouts, _ = rest[-4:]
     num_nodes, heads, channels = value.shape
     levels = (hops + 1,) if hop_weights is None else ()
     out = value.new_empty(*levels, num_nodes, heads, channels)

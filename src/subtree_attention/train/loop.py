@@ -122,7 +122,7 @@ def fit(
     place = choose_device(device)
     progress = progress or Silent()
     given = _check_folder(config, out, resume)  # before the work of loading
-    data = prepare(config, data_dir, mirror)
+    data = prepare(config, data_dir, mirror).to(str(place))  # once: the splits share it
     seeds = range(config.seed, config.seed + config.runs)
     splits = [
         datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
@@ -134,7 +134,7 @@ def fit(
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))
-        graph = Graph(data.edge_index, data.num_nodes, transition=config.transition).to(place)
+        graph = Graph(data.edge_index, data.num_nodes, transition=config.transition)
         runs = [
             _fit_run(config, split.to(str(place)), graph, index, out, progress, checkpoint_seconds)
             for index, split in enumerate(splits)
