@@ -5,10 +5,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test clean
+.PHONY: help train test clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
 
 train: $(VENV)/.installed
 	@$(BIN)/sta train
+	@echo "next: $(BIN)/sta --help, or 'source $(BIN)/activate' and then 'sta'"
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -20,9 +20,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 import subtree_attention as sta
-from subtree_attention.train.config import Config
-from subtree_attention.train.folder import best_run, read_tensors
-from subtree_attention.train.loop import prepare
 
 HOPS, WIDTH = 3, 15  # levels below the root, digits in a row
 INK, PAPER = "#22252f", "#fbfaf7"
@@ -95,11 +92,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--root", type=int)
     arguments = parser.parse_args()
-    model = sta.load(arguments.run)
-    _, header = read_tensors(best_run(arguments.run) / "model.safetensors")
-    config = Config.from_dict(header["config"])
-    data = prepare(config)
-    graph = sta.Graph(data.edge_index, data.num_nodes, transition=config.transition)
+    model, data = sta.load(arguments.run), sta.load_data(arguments.run)
+    graph = sta.Graph(data.edge_index, data.num_nodes)
     with torch.no_grad():
         logits = model(data.x, graph)
     root = mixed_neighbourhood(logits, data) if arguments.root is None else arguments.root

@@ -111,6 +111,20 @@ def test_help_is_there(command: tuple[str, ...], run: Callable[..., Outcome]) ->
     assert "Usage" in out
 
 
+def test_without_a_command_there_is_help_and_no_error(run: Callable[..., Outcome]) -> None:
+    code, out, err = run()
+    assert code == 2
+    assert "Usage" in out + err
+    assert "error" not in err
+
+
+def test_a_reason_with_brackets_is_shown_whole(
+    run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subtree_attention.ops.cpu._numba_problem", lambda: "needs [cpu]")
+    assert "needs [cpu]" in run("info")[1]
+
+
 def test_help_teaches(run: Callable[..., Outcome]) -> None:
     assert "sta train cora --runs 5" in run("train", "--help")[1]
 
@@ -136,7 +150,7 @@ def test_sta_backend_overrides_and_a_wrong_one_is_refused(
         (("train", "--resume"), "no unfinished run"),
         (("train", "--resume", "--out", "nowhere"), "nowhere"),
         (("train", "--split", "own"), "no split 'own'"),
-        (("train", "--mirror", "nowhere", "cora"), "nowhere is not a folder"),
+        (("train", "cora", "--mirror", "nowhere", "--data-dir", "d"), "nowhere is not a folder"),
         (("train", "--colour", "red"), "--colour"),
         (("evaluate", "nowhere"), "nowhere is not a folder"),
         (("trane",), "trane"),

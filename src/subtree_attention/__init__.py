@@ -7,7 +7,7 @@ from . import data as datasets
 from .graph import Graph
 from .nn import STAGNN, STAConv, global_attention
 from .ops import attention, subtree_attention
-from .train import Config, fit, load, recipe
+from .train import Config, fit, load, load_data, recipe
 
 __all__ = [
     "STAGNN",
@@ -21,6 +21,7 @@ __all__ = [
     "fit",
     "global_attention",
     "load",
+    "load_data",
     "ops",
     "recipe",
     "subtree_attention",

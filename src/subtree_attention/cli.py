@@ -130,7 +130,7 @@ def train(
 
     [bold]Examples[/bold]
 
-    sta train                          digits, five runs, under a minute and a half
+    sta train                          digits, five runs, about a minute
 
     sta train cora --runs 5            the paper's protocol on Cora
 
@@ -225,7 +225,7 @@ def info() -> None:
                 cells.append("torch sees no GPU")
                 continue
             reason = backend.refusal(torch.device(kind), torch.float32)
-            cells.append(reason or "[green]yes[/green]")
+            cells.append(escape(reason) if reason else "[green]yes[/green]")
         backends.add_row(name, *cells, backend.summary)
     out_console.print(backends)
     out_console.print(f"auto picks '{choose('auto', device, torch.float32)}' on {device.type}")
@@ -254,6 +254,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(error, str(error), 2)
     except Exception as error:
         if hasattr(error, "format_message"):  # the parser of the command line
+            if not error.format_message():  # no command was given, and help was shown
+                sys.exit(2)
             _fail(error, f"{error.format_message()}\nsee: sta --help, sta train --help", 2)
         _fail(error, str(error) or type(error).__name__, 1)
 
@@ -278,10 +280,6 @@ def _resolve_config(
 
 
 def _progress(config: Config) -> AbstractContextManager[Progress]:
-    out_console.print(
-        f"STAGNN on [bold]{config.graph}[/bold]: {config.runs} run{'s' * (config.runs > 1)}, "
-        f"{config.hops} hops, {config.heads} head{'s' * (config.heads > 1)}"
-    )
     if err_console.is_terminal:
         return Bars(config, err_console)
     return nullcontext(Lines(config))

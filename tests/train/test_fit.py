@@ -66,6 +66,14 @@ def test_load_takes_the_best_validated_run_or_the_one_named(result: loop.Result)
         assert torch.equal(a, b)
 
 
+def test_load_data_gives_what_the_model_takes_and_its_own_split(result: loop.Result) -> None:
+    run = result.runs[1]
+    folder = result.folder / "run-1"
+    model, data = sta.load(folder), sta.load_data(folder)
+    right = model(data.x, data.edge_index).argmax(-1) == data.y
+    assert right[data.test_mask].double().mean().item() == pytest.approx(run.test, abs=1e-12)
+
+
 def test_same_seed_same_numbers(result: loop.Result, tmp_path: Path) -> None:
     again = sta.fit(result.config, tmp_path / "again", device="cpu")
     for run in range(2):
@@ -91,6 +99,9 @@ class StopAt:
 
     def __init__(self, run: int, epoch: int) -> None:
         self.at, self.run = (run, epoch), 0
+
+    def begin(self, folder: Path) -> None:
+        pass
 
     def start_run(self, index: int, epoch: int) -> None:
         self.run = index

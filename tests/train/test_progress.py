@@ -26,8 +26,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_time_left_is_patience_now_and_the_usual_time_for_later_runs(clock: list[float]) -> None:
     lines = progress.Lines(CONFIG)
     lines.start_run(0, 0)
-    clock[0] = 10.0  # 10 epochs in 10 seconds; the best was epoch 5, so patience ends at 25
-    assert lines.seconds_left(epoch(10), epoch(5)) == pytest.approx(15 + 25)
+    clock[0] = 100.0  # the first epoch compiles, and does not count
+    assert lines.seconds_left(epoch(1), epoch(1)) is None
+    clock[0] = 110.0  # 10 epochs in 10 seconds; the best was epoch 6, so patience ends at 26
+    assert lines.seconds_left(epoch(11), epoch(6)) == pytest.approx(15 + 25)
 
 
 def test_plain_lines_come_now_and_then(
@@ -49,10 +51,11 @@ def test_bars_show_epoch_scores_and_minutes_left(clock: list[float]) -> None:
     console = Console(file=screen, force_terminal=True, width=120)
     with progress.Bars(CONFIG, console) as bars:
         bars.start_run(0, 0)
+        bars.epoch(epoch(1), epoch(1))
         clock[0] = 59.6
-        bars.epoch(epoch(10), epoch(10))  # 20 more epochs at 5.96 s, then a run of 30
+        bars.epoch(epoch(11), epoch(11))  # 20 more epochs at 5.96 s, then a run of 30
         bars.display.refresh()
         shown = screen.getvalue()
     assert "best 80.00" in shown
     assert "4:58 left" in shown
-    assert "10/30" in shown
+    assert "11/31" in shown

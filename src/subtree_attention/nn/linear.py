@@ -41,10 +41,10 @@ class SparseLinear(Linear):
             raise ValueError(
                 f"x has {x.size(-1)} channels, this layer takes {self.weight.size(-1)}"
             )
+        if x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"x is {x.dtype}, but the layer is {self.weight.dtype}")
         if x.layout != torch.sparse_csr:
             return super().forward(F.dropout(x, self.dropout, self.training))
-        if x.dtype != self.weight.dtype:
-            raise ValueError(f"x is {x.dtype}, but the layer is {self.weight.dtype}")
         matrix, transpose, order = _both_ways(x)
         values = F.dropout(matrix.weight, self.dropout, self.training)
         out = _SparseProduct.apply(

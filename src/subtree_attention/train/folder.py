@@ -33,6 +33,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ..nn import STAGNN
+from ..ops.backends import choose
 from .config import Config
 
 
@@ -119,7 +120,8 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
     """The trained model of a run folder, in evaluation mode.
 
     Args:
-        folder: what `sta train` wrote; of several runs, the one with the best validation score.
+        folder: what `sta train` wrote, or one run in it (`OUT/run-1`); of several runs, the one
+            with the best validation score. `load_data` gives the graph that belongs to it.
         device: where the model shall be.
     """
     path = best_run(Path(folder)) / "model.safetensors"
@@ -211,12 +213,21 @@ def environment(device: torch.device) -> dict[str, Any]:
         "packages": {name: _version(name) for name in _PACKAGES},
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "backend": choose("auto", device, torch.float32),
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
     }
 
 
-_PACKAGES = ("subtree-attention", "torch", "torch-geometric", "numpy", "scipy", "safetensors")
+_PACKAGES = (
+    "subtree-attention",
+    "torch",
+    "torch-geometric",
+    "numpy",
+    "scipy",
+    "safetensors",
+    "numba",
+)
 
 
 def _version(package: str) -> str | None:

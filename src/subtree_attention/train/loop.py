@@ -131,6 +131,7 @@ def fit(
     out = given or store.new_folder(config.graph)
     with store.claimed(out):
         _check_folder(config, out, resume)  # again: somebody may have been faster
+        progress.begin(out)
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ LINE_SECONDS = 10.0
 class Progress(Protocol):
     """What the loop tells. `epoch` comes after every epoch."""
 
+    def begin(self, folder: Path) -> None: ...
+
     def start_run(self, index: int, epoch: int) -> None: ...
 
     def epoch(self, now: Epoch, best: Epoch | None) -> None: ...
@@ -25,6 +28,9 @@ class Progress(Protocol):
 
 class Silent:
     """Nothing to see."""
+
+    def begin(self, folder: Path) -> None:
+        pass
 
     def start_run(self, index: int, epoch: int) -> None:
         pass
@@ -41,19 +47,31 @@ class _Clock:
 
     def __init__(self, config: Config) -> None:
         self.config, self.finished = config, list[float]()
-        self.index = 0
-        self.first_epoch, self.started = 0, time.monotonic()
+        self.index, self.first = 0, (0, 0.0)
 
     def start_run(self, index: int, epoch: int) -> None:
-        self.index, self.first_epoch, self.started = index, epoch, time.monotonic()
+        self.index, self.first = index, (0, 0.0)
 
-    def seconds_left(self, now: Epoch, best: Epoch | None) -> float:
-        spent = time.monotonic() - self.started
-        per_epoch = spent / max(now.epoch - self.first_epoch, 1)
+    def seconds_left(self, now: Epoch, best: Epoch | None) -> float | None:
+        """None as long as nothing can be said; the first epoch warms up and does not count."""
+        if not self.first[0]:
+            self.first = (now.epoch, time.monotonic())
+        epochs, spent = now.epoch - self.first[0], time.monotonic() - self.first[1]
+        if epochs < 1:
+            return None
         last = min(self.config.epochs, (best or now).epoch + self.config.patience)
-        this_run = max(last - now.epoch, 0) * per_epoch
+        this_run = max(last - now.epoch, 0) * spent / epochs
         usual = sum(self.finished) / len(self.finished) if self.finished else spent + this_run
         return this_run + usual * (self.config.runs - self.index - 1)
+
+    def banner(self, folder: Path) -> str:
+        """What is about to be trained, and where it goes."""
+        config = self.config
+        line = f"STAGNN on {config.graph}: {config.runs} run{'s' * (config.runs > 1)}, "
+        line += f"{config.hops} hops, {config.heads} head{'s' * (config.heads > 1)}, into {folder}"
+        if (folder / "summary.json").exists():
+            return line + " (finished already)"
+        return line + (" (resumed)" if any(folder.glob("run-*")) else "")
 
 
 class Lines(_Clock):
@@ -63,12 +81,16 @@ class Lines(_Clock):
         super().__init__(config)
         self.last = time.monotonic()
 
+    def begin(self, folder: Path) -> None:
+        print(self.banner(folder), flush=True)
+
     def epoch(self, now: Epoch, best: Epoch | None) -> None:
-        if time.monotonic() - self.last >= LINE_SECONDS:
+        left = self.seconds_left(now, best)
+        if time.monotonic() - self.last >= LINE_SECONDS and left is not None:
             self.last = time.monotonic()
             print(
                 f"run {self.index + 1}/{self.config.runs}  epoch {now.epoch}  "
-                f"{_scores(now, best)}  about {self.seconds_left(now, best):.0f} s left",
+                f"{_scores(now, best)}  about {left:.0f} s left",
                 flush=True,
             )
 
@@ -100,6 +122,9 @@ class Bars(_Clock):
         self.runs = self.display.add_task("runs  ", total=config.runs, note="")
         self.epochs = self.display.add_task("epochs", total=config.epochs, note="")
 
+    def begin(self, folder: Path) -> None:
+        self.display.console.print(self.banner(folder), soft_wrap=True)
+
     def __enter__(self) -> Bars:
         self.display.start()
         return self
@@ -114,8 +139,9 @@ class Bars(_Clock):
     def epoch(self, now: Epoch, best: Epoch | None) -> None:
         # The bar ends where patience would: it grows when the validation score improves.
         total = min(self.config.epochs, (best or now).epoch + self.config.patience)
-        minutes, seconds = divmod(round(self.seconds_left(now, best)), 60)
-        note = f"{_scores(now, best)}  {minutes}:{seconds:02d} left"
+        left = self.seconds_left(now, best)
+        minutes, seconds = divmod(round(left or 0), 60)
+        note = _scores(now, best) + ("" if left is None else f"  {minutes}:{seconds:02d} left")
         self.display.update(self.epochs, completed=now.epoch, total=total, note=note)
 
     def finish_run(self, result: RunResult) -> None:
