@@ -10,12 +10,12 @@ whose result is wrong (against float64) is not reported.
 import argparse
 import math
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from edgewise import edgewise_attention
+from timing import seconds
 from torch import Tensor
 
 import subtree_attention as sta
@@ -79,16 +79,6 @@ def outcome(attend: Attention, inputs: list[Tensor], grad: Tensor) -> list[Tenso
     leaves = [tensor.detach().requires_grad_() for tensor in inputs]
     out = attend(*leaves)
     return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
-
-
-def seconds(call: Callable[[], object], device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    call()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def measure(name: str, device: torch.device, rounds: int) -> dict[str, object]:

@@ -10,12 +10,12 @@ unless both compute the same function.
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from edgewise import EdgewiseSTAGNN
+from timing import seconds
 from torch_geometric.data import Data
 
 import subtree_attention as sta
@@ -49,17 +49,6 @@ def relative_error(ours: sta.STAGNN, other: sta.STAGNN, data: Data, graph: sta.G
     with torch.no_grad():
         a, b = ours(data.x, graph), other(data.x, graph)
     return float((a - b).norm() / b.norm())
-
-
-def seconds(epoch: Callable[[], None], device: torch.device) -> float:
-    """Wall clock of one epoch."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    epoch()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
 
 
 def main() -> None:

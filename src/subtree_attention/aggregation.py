@@ -6,6 +6,8 @@ weights, so that the levels never exist side by side; `concat` and `attention` n
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -14,7 +16,7 @@ from . import _check
 # ---------------------------------------------------------------------------- gates over heads
 
 
-class HeadGate(nn.Module):
+class HeadGate(nn.Module, ABC):
     """How much each head counts at each hop: `forward()` -> [K + 1, H], row 0 is hop 0."""
 
     def __init__(self, hops: int, heads: int) -> None:
@@ -24,8 +26,8 @@ class HeadGate(nn.Module):
     def reset_parameters(self) -> None:
         """Nothing to reset unless a gate has parameters."""
 
-    def forward(self) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def forward(self) -> Tensor: ...
 
     def extra_repr(self) -> str:
         return f"hops={self.hops}, heads={self.heads}"
@@ -78,7 +80,7 @@ GATES: dict[str, type[HeadGate]] = {"softmax": SoftmaxGate, "plain": PlainGate, 
 # ------------------------------------------------------------------------ aggregation over hops
 
 
-class HopAggregation(nn.Module):
+class HopAggregation(nn.Module, ABC):
     """AGGR over the levels STA_0 .. STA_K of H heads of c channels.
 
     Attributes:
@@ -95,21 +97,21 @@ class HopAggregation(nn.Module):
     def reset_parameters(self) -> None:
         """Nothing to reset unless an aggregation has parameters."""
 
+    @abstractmethod
     def hop_weights(self) -> Tensor | None:
         """[K + 1, 1 or H] if this is a weighted sum; None if it needs the levels themselves."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, levels: Tensor) -> Tensor:
         """[K + 1, N, H, c] -> [N, H, width]."""
-        raise NotImplementedError
 
     def extra_repr(self) -> str:
         return f"hops={self.hops}"
 
 
 class _WeightedSum(HopAggregation):
-    def hop_weights(self) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def hop_weights(self) -> Tensor: ...
 
     def forward(self, levels: Tensor) -> Tensor:
         weights = self.hop_weights().expand(-1, self.heads)
