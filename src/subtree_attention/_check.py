@@ -33,7 +33,6 @@ def integer(what: str, value: Any, least: int) -> int:
 
 def finite(what: str, values: Tensor) -> None:
     """Refuse NaN and infinity. It looks at values, so it belongs where data enters only."""
-    values = values.values() if values.layout == torch.sparse_csr else values
     if values.is_floating_point() and not bool(torch.isfinite(values).all()):
         bad = int((~torch.isfinite(values)).sum())
         raise ValueError(f"{what} must be finite, but {bad} of {values.numel()} values are not")

@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from . import __version__, data
-from .ops.backends import BACKENDS, choose
+from .ops.backends import BACKENDS
 from .train import folder as store
 from .train.config import Config
 from .train.evaluate import evaluate_folder
@@ -211,7 +211,7 @@ def info() -> None:
     table = Table(show_header=False, box=None)
     table.add_row("python", about["python"])
     for package, version in about["packages"].items():
-        table.add_row(package, version or "not installed: running from its source folder")
+        table.add_row(package, version or "not installed")
     table.add_row("device", f"{device.type}: {about['device']}")
     table.add_row("threads", str(about["threads"]))
     out_console.print(table)
@@ -228,7 +228,7 @@ def info() -> None:
             cells.append(escape(reason) if reason else "[green]yes[/green]")
         backends.add_row(name, *cells, backend.summary)
     out_console.print(backends)
-    out_console.print(f"auto picks '{choose('auto', device, torch.float32)}' on {device.type}")
+    out_console.print(f"auto picks '{about['backend']}' on {device.type}")
 
 
 def _version(value: bool) -> None:

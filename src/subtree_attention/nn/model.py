@@ -60,13 +60,6 @@ class STAGNN(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        _check.integer("hidden_channels", hidden_channels, 1)
-        _check.integer("heads", heads, 1)
-        if heads > hidden_channels:
-            raise ValueError(
-                f"heads={heads} is more than hidden_channels={hidden_channels}, which leaves no "
-                "channel for a head"
-            )
         self.dropout = check_dropout(dropout)
         self.lin = SparseLinear(in_channels, hidden_channels, dropout=dropout)
         self.conv = STAConv(
@@ -74,7 +67,7 @@ class STAGNN(nn.Module):
             out_channels,
             hops,
             heads,
-            key_channels=hidden_channels // heads,
+            key_channels=key_channels(hidden_channels, heads),
             value_channels=out_channels,
             feature_map=feature_map,
             similarity=similarity,
@@ -143,3 +136,15 @@ class STAGNN(nn.Module):
             f"{type(self).__name__}({self.lin.in_channels}, {self.lin.out_channels}, "
             f"{self.conv.out_channels}, hops={self.conv.hops}, heads={self.conv.heads})"
         )
+
+
+def key_channels(hidden_channels: int, heads: int) -> int:
+    """Channels of a head's queries and keys: an equal share of the hidden ones, rounded down."""
+    _check.integer("hidden_channels", hidden_channels, 1)
+    _check.integer("heads", heads, 1)
+    if heads > hidden_channels:
+        raise ValueError(
+            f"heads={heads} is more than hidden_channels={hidden_channels}, which leaves no "
+            "channel for a head"
+        )
+    return hidden_channels // heads

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..graph import CSR
-from .recurrence import with_ones
+from .recurrence import start, with_ones
 
 SCRATCH_BYTES = 2**28
 """Two states up to this size are kept for the next call, one pair per thread."""
@@ -57,18 +57,12 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
     kernels = _kernels()
-    num_nodes, heads, channels = value.shape
-    kept = value.new_empty(hops if keep_readouts else 0, num_nodes, heads, channels + 1)
-    if hop_weights is None:
-        out = value.new_empty(hops + 1, num_nodes, heads, channels)
-        out[0] = value
-    else:
-        out = value * hop_weights[0, :, None]
+    out, kept = start(value, hop_weights, hops, keep_readouts)
     scales = _scales(hop_weights, hops, value)
     adjacency, eps = _arrays(*matrix), value.numpy().dtype.type(eps)
     old, new = _two_states(key, value)
     kernels.outer(*_arrays(key, with_ones(value)), old)
-    spare = value.new_empty(num_nodes, heads, channels + 1)
+    spare = value.new_empty(*value.shape[:2], value.size(-1) + 1)
     for hop in range(1, hops + 1):
         readout = (kept[hop - 1] if keep_readouts else spare).numpy()
         target = (out[hop] if hop_weights is None else out).numpy()
@@ -96,6 +90,7 @@ def backward(
     grad_readout = np.empty(readouts.shape[1:], dtype)
     products = value.new_empty(value.shape[:2])
     q, k, v = _arrays(query, key, with_ones(value))
+    forwards, backwards = _arrays(*matrix), _arrays(*transpose)
 
     def form_grad_readout(hop: int) -> None:
         """dR_hop, into the one buffer that there is; <grad, STA_hop> into `products`."""
@@ -112,18 +107,17 @@ def backward(
         form_grad_readout(hop)
         if hop_weights is not None:
             grad_weights.append(products.sum(0))
-        arguments = *_arrays(*matrix), old, new, grad_readout, grad_query.numpy()
-        kernels.walk_for_query(*arguments)
+        kernels.walk_for_query(*forwards, old, new, grad_readout, grad_query.numpy())
         old, new = new, old
 
     if hops:  # the buffer holds dR_K by now
         kernels.outer(q, grad_readout, old)
         for hop in range(hops - 1, 0, -1):
             form_grad_readout(hop)
-            kernels.walk_back(*_arrays(*transpose), old, new, q, grad_readout)
+            kernels.walk_back(*backwards, old, new, q, grad_readout)
             old, new = new, old
-        ends = _arrays(grad_key, grad_value)
-        kernels.walk_home(*_arrays(*transpose), old, new, k, v, *ends)
+        ends = grad_key.numpy(), grad_value.numpy()
+        kernels.walk_home(*backwards, old, new, k, v, *ends)
     weights = torch.stack(grad_weights) if grad_weights else None
     return grad_query, grad_key, grad_value, weights
 

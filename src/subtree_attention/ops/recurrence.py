@@ -28,14 +28,7 @@ def forward(
     keep_readouts: bool,
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
-    num_nodes, heads, channels = value.shape
-    kept = value.new_empty(hops if keep_readouts else 0, num_nodes, heads, channels + 1)
-    if hop_weights is None:
-        out = value.new_empty(hops + 1, num_nodes, heads, channels)
-        out[0] = value
-    else:
-        out = value * hop_weights[0, :, None]
-
+    out, kept = start(value, hop_weights, hops, keep_readouts)
     state = first_state(key, value)
     for hop in range(1, hops + 1):
         state = step(matrix, state)
@@ -98,6 +91,20 @@ def backward(
     grad_weights = [(grad * value).sum((0, 2))]
     grad_weights += [(grad * quotient(readout, eps)).sum((0, 2)) for readout in readouts]
     return grad_query, grad_key, grad_value, torch.stack(grad_weights)
+
+
+def start(
+    value: Tensor, hop_weights: Tensor | None, hops: int, keep_readouts: bool
+) -> tuple[Tensor, Tensor]:
+    """The output with hop 0 in it, and room for the read-outs; shapes as in `Backend.forward`."""
+    num_nodes, heads, channels = value.shape
+    kept = value.new_empty(hops if keep_readouts else 0, num_nodes, heads, channels + 1)
+    if hop_weights is None:
+        out = value.new_empty(hops + 1, num_nodes, heads, channels)
+        out[0] = value
+    else:
+        out = value * hop_weights[0, :, None]
+    return out, kept
 
 
 def first_state(key: Tensor, value: Tensor) -> Tensor:

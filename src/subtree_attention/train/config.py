@@ -13,6 +13,7 @@ from ..graph import TRANSITIONS
 from ..nn.conv import GLOBAL_ATTENTION
 from ..nn.head_mix import HEAD_MIXES
 from ..nn.linear import check_dropout
+from ..nn.model import key_channels
 from ..ops import SIMILARITIES
 from .metrics import LOSSES, METRICS
 
@@ -59,18 +60,14 @@ class Config:
     loss: str = "cross_entropy"
 
     def __post_init__(self) -> None:
-        least = {"runs": 1, "seed": 0, "encoding": 0, "hidden_channels": 1, "hops": 0}
-        for name, low in {**least, "heads": 1, "epochs": 1, "patience": 1}.items():
+        least = {"runs": 1, "seed": 0, "encoding": 0, "hops": 0, "epochs": 1, "patience": 1}
+        for name, low in least.items():
             _check.integer(name, getattr(self, name), low)
         for name, table in _NAMES.items():
             value = getattr(self, name)
             if value is not None or name not in _OPTIONAL:
                 _check.known(name, value, table)
-        if self.heads > self.hidden_channels:
-            raise ValueError(
-                f"heads={self.heads} is more than hidden_channels={self.hidden_channels}, which "
-                "leaves no channel for a head"
-            )
+        key_channels(self.hidden_channels, self.heads)
         check_dropout(self.dropout)
         for name in ("lr", "weight_decay", "eps"):
             value = getattr(self, name)
