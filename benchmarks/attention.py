@@ -46,7 +46,7 @@ def library_attention(graph: sta.Graph, hops: int, dtype: torch.dtype) -> Attent
     """One library product per hop on the state with the ones column, by plain autograd."""
     size = (graph.num_nodes, graph.num_nodes)
     matrix, transpose = (
-        csr_tensor(*m, size) for m in (graph.matrix(dtype), graph.transpose(dtype))
+        csr_tensor(*m[:3], size) for m in (graph.matrix(dtype), graph.transpose(dtype))
     )
 
     def attend(query: Tensor, key: Tensor, value: Tensor, weights: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ compressed rows, built once; the operator needs nothing else of a graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -21,17 +22,22 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
+PIECE = 32
+"""Rows with more neighbours are cut into pieces on a GPU."""
 
 
 class CSR(NamedTuple):
     """A sparse matrix in compressed rows, as the backends take it.
 
-    Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row.
+    Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row. `rows` and
+    `pieces` say how a GPU shares out the rows (see `schedule`).
     """
 
     rowptr: Tensor
     col: Tensor
     weight: Tensor
+    rows: Tensor | None = None
+    pieces: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,15 @@ class _Pattern:
     rowptr: Tensor
     col: Tensor
     edge_weight: Tensor | None
+
+    @cached_property
+    def schedule(self) -> tuple[Tensor | None, Tensor | None]:
+        with torch.inference_mode(False):
+            return schedule(self.rowptr)
+
+    def csr(self, weight: Tensor) -> CSR:
+        """The matrix with these entries, [E]."""
+        return CSR(self.rowptr, self.col, weight, *self.schedule)
 
     def rows(self) -> Tensor:
         """The row of each entry, [E]."""
@@ -125,11 +140,11 @@ class Graph:
 
     def matrix(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A`, rows receive."""
-        return CSR(self._receive.rowptr, self._receive.col, self._entries(dtype)[0])
+        return self._receive.csr(self._entries(dtype)[0])
 
     def transpose(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A^T`, rows send."""
-        return CSR(self._send.rowptr, self._send.col, self._entries(dtype)[1])
+        return self._send.csr(self._entries(dtype)[1])
 
     def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         r""":math:`\hat A` as a dense [N, N] matrix, for definitions and tests."""
@@ -189,10 +204,50 @@ def index_dtype(*sizes: int) -> torch.dtype:
     return torch.int32 if max(sizes) <= INT32_MAX else torch.int64
 
 
+def scheduled(rowptr: Tensor, col: Tensor, weight: Tensor) -> CSR:
+    """A CSR matrix ready for any device."""
+    return CSR(rowptr, col, weight, *schedule(rowptr))
+
+
 def csr_rows(rowptr: Tensor) -> Tensor:
     """The row of each entry of a CSR matrix, [E]."""
     counts = (rowptr[1:] - rowptr[:-1]).long()
     return torch.repeat_interleave(counts)
+
+
+def schedule(rowptr: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """How a GPU shares out the rows of a CSR matrix, so that a hub does not stall the rest.
+
+    Returns:
+        `rows` [R, 4], int32, the longest first: node, first entry, last entry + 1, 0; and `pieces`
+        [P, 2, 4] of the rows longer than `PIECE`: node, first entry, last entry + 1, 0, and the
+        first piece of that row, how many it has, 0, 0. None, None elsewhere than on a GPU.
+    """
+    return share_out(rowptr) if rowptr.is_cuda else (None, None)
+
+
+def share_out(rowptr: Tensor) -> tuple[Tensor, Tensor]:
+    """As `schedule`, on any device."""
+    if int(rowptr[-1]) > INT32_MAX:
+        raise ValueError(f"on a GPU a graph may have up to {INT32_MAX:,} edges")
+    start, stop = rowptr[:-1].long(), rowptr[1:].long()
+    degree = stop - start
+    short = (degree <= PIECE).nonzero().flatten()
+    short = short[degree[short].argsort(descending=True, stable=True)]
+    rows = [short, start[short], stop[short], torch.zeros_like(short)]
+
+    long = (degree > PIECE).nonzero().flatten()
+    # A row of n entries in pieces of sqrt(n): then adding up its pieces takes no longer than one.
+    length = degree[long].double().sqrt().ceil().long().clamp(min=PIECE)
+    count = (degree[long] + length - 1) // length
+    first = count.cumsum(0) - count
+    hub = torch.repeat_interleave(count)
+    nth = torch.arange(hub.numel(), device=hub.device) - first[hub]
+    begin = start[long][hub] + nth * length[hub]
+    end = torch.minimum(begin + length[hub], stop[long][hub])
+    zero = torch.zeros_like(hub)
+    pieces = [long[hub], begin, end, zero, first[hub], count[hub], zero, zero]
+    return torch.stack(rows, 1).int(), torch.stack(pieces, 1).int().view(-1, 2, 4)
 
 
 def _read_adjacency(

@@ -15,8 +15,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.nn import Linear
 
 from .. import _check
-from ..graph import CSR, csr_rows, index_dtype
-from ..ops import recurrence
+from ..graph import CSR, csr_rows, index_dtype, scheduled
+from ..ops import backends
 
 
 class SparseLinear(Linear):
@@ -100,11 +100,11 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dense: Tensor, matrix: CSR, transpose: CSR) -> Tensor:
         ctx.transpose = transpose
-        return recurrence.product(matrix, dense)
+        return backends.product(matrix, dense)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return recurrence.product(ctx.transpose, grad.contiguous()), None, None
+        return backends.product(ctx.transpose, grad.contiguous()), None, None
 
 
 _TRANSPOSES = WeakIdKeyDictionary()  # x -> (matrix, transpose, order), as long as x lives
@@ -114,11 +114,12 @@ def _both_ways(x: Tensor) -> tuple[CSR, CSR, Tensor]:
     """A CSR matrix, its transpose, and where the transpose's entries stand in the matrix."""
     if x not in _TRANSPOSES:
         index = index_dtype(*x.shape, x.values().numel())
-        matrix = CSR(x.crow_indices().to(index), x.col_indices().to(index), x.values().detach())
+        csr = x.crow_indices().to(index), x.col_indices().to(index), x.values().detach()
+        matrix = scheduled(*csr)
         order = torch.argsort(matrix.col, stable=True)
         counts = torch.bincount(matrix.col, minlength=x.size(1))
         rowptr = F.pad(counts.cumsum(0), (1, 0)).to(index)
         rows = csr_rows(matrix.rowptr).to(index)
-        transpose = CSR(rowptr, rows[order].contiguous(), matrix.weight[order])
+        transpose = scheduled(rowptr, rows[order].contiguous(), matrix.weight[order])
         _TRANSPOSES[x] = (matrix, transpose, order)
     return _TRANSPOSES[x]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .. import _check
 from ..graph import CSR, Graph
-from . import cpu, recurrence
+from . import cpu, cuda, recurrence
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,13 @@ class Backend:
 
 
 BACKENDS: dict[str, Backend] = {
+    "cuda": Backend(
+        cuda.forward,
+        cuda.backward,
+        cuda.refusal,
+        "everything that is made of a row fused into the walk, compiled by NVRTC; NVIDIA GPU, "
+        "float32 and float64",
+    ),
     "numba": Backend(
         cpu.forward,
         cpu.backward,
@@ -55,6 +62,13 @@ BACKENDS: dict[str, Backend] = {
         recurrence.backward,
         lambda device, dtype: None,
         "one sparse product per hop in plain torch; any device, float32 and float64",
+    ),
+    "cuda-bf16": Backend(
+        cuda.forward_bfloat16,
+        cuda.backward_bfloat16,
+        cuda.refusal_bfloat16,
+        "as cuda, but the states between hops are rounded to bfloat16: half the traffic, errors "
+        "of about 1e-3; only when asked for",
     ),
 }
 
@@ -74,6 +88,13 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
     if reason:
         raise ValueError(f"backend '{name}' cannot run here: {reason}")
     return name
+
+
+def product(matrix: CSR, dense: Tensor) -> Tensor:
+    """CSR times dense, [N, M] x [M, w] -> [N, w], the same bits every time; no gradient."""
+    if cuda.refusal(dense.device, dense.dtype):
+        return recurrence.product(matrix, dense)
+    return cuda.product(matrix, dense)
 
 
 def run(
@@ -110,9 +131,13 @@ def _forward(
     rowptr: Tensor,
     col: Tensor,
     weight: Tensor,
+    rows: Tensor | None,
+    pieces: Tensor | None,
     rowptr_t: Tensor,
     col_t: Tensor,
     weight_t: Tensor,
+    rows_t: Tensor | None,
+    pieces_t: Tensor | None,
     hops: int,
     eps: float,
     keep_readouts: bool,
@@ -124,7 +149,7 @@ def _forward(
             key.contiguous(),
             value.contiguous(),
             hop_weights,
-            CSR(rowptr, col, weight),
+            CSR(rowptr, col, weight, rows, pieces),
             hops,
             eps,
             keep_readouts,
@@ -154,9 +179,13 @@ def _backward(
     rowptr: Tensor,
     col: Tensor,
     weight: Tensor,
+    rows: Tensor | None,
+    pieces: Tensor | None,
     rowptr_t: Tensor,
     col_t: Tensor,
     weight_t: Tensor,
+    rows_t: Tensor | None,
+    pieces_t: Tensor | None,
     hops: int,
     eps: float,
     backend: str,
@@ -169,8 +198,8 @@ def _backward(
             value.contiguous(),
             hop_weights,
             readouts,
-            CSR(rowptr, col, weight),
-            CSR(rowptr_t, col_t, weight_t),
+            CSR(rowptr, col, weight, rows, pieces),
+            CSR(rowptr_t, col_t, weight_t, rows_t, pieces_t),
             hops,
             eps,
         )
@@ -205,9 +234,9 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 def _differentiate(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
     if grad is None:  # nothing reaches the output
-        return (None,) * 14
+        return (None,) * 18
     *grads, grad_weights = _backward(grad, *ctx.saved_tensors, ctx.hops, ctx.eps, ctx.backend)
-    return *grads, None if ctx.saved_tensors[3] is None else grad_weights, *[None] * 10
+    return *grads, None if ctx.saved_tensors[3] is None else grad_weights, *[None] * 14
 
 
 _forward.register_autograd(_differentiate, setup_context=_save_for_backward)

@@ -59,7 +59,7 @@ def forward(
     kernels = _kernels()
     out, kept = start(value, hop_weights, hops, keep_readouts)
     scales = _scales(hop_weights, hops, value)
-    adjacency, eps = _arrays(*matrix), value.numpy().dtype.type(eps)
+    adjacency, eps = _arrays(*matrix[:3]), value.numpy().dtype.type(eps)
     old, new = _two_states(key, value)
     kernels.outer(*_arrays(key, with_ones(value)), old)
     spare = value.new_empty(*value.shape[:2], value.size(-1) + 1)
@@ -90,7 +90,7 @@ def backward(
     grad_readout = np.empty(readouts.shape[1:], dtype)
     products = value.new_empty(value.shape[:2])
     q, k, v = _arrays(query, key, with_ones(value))
-    forwards, backwards = _arrays(*matrix), _arrays(*transpose)
+    forwards, backwards = _arrays(*matrix[:3]), _arrays(*transpose[:3])
 
     def form_grad_readout(hop: int) -> None:
         """dR_hop, into the one buffer that there is; <grad, STA_hop> into `products`."""

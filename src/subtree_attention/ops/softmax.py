@@ -52,7 +52,7 @@ def _levels(
     """STA_0 .. STA_K, [N, H, c] each, one after the other."""
     yield value
     for power in powers(graph, hops):
-        rowptr, col, weight = (t.to(graph.device) for t in power)
+        rowptr, col, weight = (t.to(graph.device) for t in power[:3])
         yield _level(query, key, value, CSR(rowptr, col, weight.to(value)), eps)
 
 
@@ -68,7 +68,7 @@ def powers(graph: Graph, hops: int) -> list[CSR]:
     """A^1 .. A^K in float64 on the CPU, each built once per graph."""
     cache: dict[int, sp.csr_array] = graph._powers
     if hops >= 1 and 1 not in cache:
-        rowptr, col, weight = (t.cpu().numpy() for t in graph.matrix(torch.float64))
+        rowptr, col, weight = (t.cpu().numpy() for t in graph.matrix(torch.float64)[:3])
         size = (graph.num_nodes, graph.num_nodes)
         first = sp.csr_array((weight, col, rowptr), size, copy=True)
         first.sum_duplicates()
