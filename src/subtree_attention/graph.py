@@ -7,7 +7,6 @@ compressed rows, built once; the operator needs nothing else of a graph.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -47,11 +46,7 @@ class _Pattern:
     rowptr: Tensor
     col: Tensor
     edge_weight: Tensor | None
-
-    @cached_property
-    def schedule(self) -> tuple[Tensor | None, Tensor | None]:
-        with torch.inference_mode(False):
-            return schedule(self.rowptr)
+    schedule: tuple[Tensor | None, Tensor | None]
 
     def csr(self, weight: Tensor) -> CSR:
         """The matrix with these entries, [E]."""
@@ -63,7 +58,8 @@ class _Pattern:
 
     def to(self, device: torch.device) -> _Pattern:
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        return _Pattern(self.rowptr.to(device), self.col.to(device), weight)
+        rowptr = self.rowptr.to(device)
+        return _Pattern(rowptr, self.col.to(device), weight, schedule(rowptr))
 
 
 class Graph:
@@ -363,9 +359,8 @@ def _pattern(row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int) ->
     rowptr = torch.zeros(num_nodes + 1, dtype=torch.long, device=row.device)
     torch.cumsum(torch.bincount(row, minlength=num_nodes), dim=0, out=rowptr[1:])
     dtype = index_dtype(num_nodes, row.numel())
-    return _Pattern(
-        rowptr.to(dtype), col[order].to(dtype), None if weight is None else weight[order]
-    )
+    rowptr, weight = rowptr.to(dtype), None if weight is None else weight[order]
+    return _Pattern(rowptr, col[order].to(dtype), weight, schedule(rowptr))
 
 
 def _degree(pattern: _Pattern) -> Tensor:

@@ -47,6 +47,14 @@ def _undirected() -> Edges:
     return Edges(torch.cat([half, half.flip(0)], dim=1), 9)
 
 
+def _hubs() -> Edges:
+    """Two nodes that hear from all and speak to all, many times: rows far longer than the rest."""
+    nodes = torch.arange(40)
+    pairs = [(nodes, torch.full_like(nodes, hub)) for hub in (0, 17)] * 3
+    out = torch.cat([torch.stack(pair) for pair in pairs], dim=1)
+    return Edges(torch.cat([out, out.flip(0)], dim=1), 40)
+
+
 def _no_edges(num_nodes: int) -> Edges:
     return Edges(torch.empty(2, 0, dtype=torch.long), num_nodes)
 
@@ -57,6 +65,7 @@ EDGES: dict[str, Edges] = {
     "directed-weighted": random_edges(13, 41, seed=2, weighted=True),
     "parallel-edges": Edges(torch.tensor([[0, 0, 0, 1, 2, 2], [1, 1, 1, 0, 1, 1]]), 3),
     "self-loops": Edges(torch.tensor([[0, 0, 1, 2, 3], [0, 1, 1, 0, 3]]), 5),
+    "hubs": _hubs(),
     "isolated-nodes": Edges(random_edges(5, 9, seed=3).index * 2, 12),
     "two-components": Edges(torch.tensor([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]]), 5),
     "no-edges": _no_edges(4),

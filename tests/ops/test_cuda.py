@@ -1,0 +1,195 @@
+"""The CUDA backend: what can be checked without a GPU, and every path of its kernels on one."""
+
+import re
+from importlib.resources import files
+
+import pytest
+import torch
+from ops.cases import (
+    FLOAT64_ERROR,
+    assert_all_close,
+    error,
+    make_map,
+    output_and_gradients,
+    random_edges,
+    random_inputs,
+    reference,
+)
+
+from subtree_attention import Graph, graph, subtree_attention
+from subtree_attention.ops import cuda
+from subtree_attention.ops.cuda import compiler
+from subtree_attention.ops.cuda.layout import WARP, Layout, layout
+from subtree_attention.ops.definition import kernel_similarity
+
+SHAPES = [  # heads, d, c + 1: those of the paper's graphs, then odd and large ones
+    (4, 16, 8), (2, 32, 7), (2, 32, 3), (4, 16, 6), (4, 16, 4), (4, 16, 11), (8, 8, 9),
+    (6, 10, 16), (8, 8, 6), (4, 16, 71), (4, 16, 41),
+    (1, 1, 2), (3, 5, 4), (1, 33, 3), (2, 65, 2), (1, 300, 9), (40, 4, 3), (5, 64, 20),
+]  # fmt: skip
+
+
+def needs_nvrtc() -> None:
+    try:
+        compiler.nvrtc()
+    except OSError as reason:
+        pytest.skip(str(reason))
+
+
+def compiled(place: Layout) -> str:
+    source = files(cuda).joinpath("kernels.cu").read_text()
+    return compiler.compile_source(source, place.macros, "90")[1]
+
+
+class TestWithoutAGPU:
+    @pytest.mark.parametrize("shape", SHAPES, ids=str)
+    def test_a_layout_covers_every_channel_and_column_once(self, shape):
+        place = layout(*shape, torch.float32, torch.float32)
+        lanes = place.group_heads * place.head_lanes
+        held = place.head_lanes * place.per_lane * place.vector
+        assert 0 < lanes <= WARP
+        assert held >= place.channels > held - place.head_lanes * place.vector
+        assert (place.slices - 1) * place.columns < place.width <= place.slices * place.columns
+
+    @pytest.mark.parametrize("shape", SHAPES[:11], ids=str)
+    def test_the_papers_shapes_compile_and_fit_the_registers(self, shape):
+        needs_nvrtc()
+        report = compiled(layout(*shape, torch.float32, torch.float32))
+        assert report.count("Compiling entry function") == 2
+        assert all(int(n) <= 16 for n in re.findall(r"(\d+) bytes spill stores", report))
+
+    @pytest.mark.parametrize("shape", SHAPES[-7:], ids=str)
+    @pytest.mark.parametrize("dtypes", [("float32", "bfloat16"), ("float64", "float64")])
+    def test_every_kind_of_shape_compiles(self, shape, dtypes):
+        needs_nvrtc()
+        assert compiled(layout(*shape, *(getattr(torch, name) for name in dtypes)))
+
+    def test_the_quotients_compile(self):
+        needs_nvrtc()
+        source = files(cuda).joinpath("quotient.cu").read_text()
+        macros = {"REAL": "double", "HEADS": 3, "WIDTH": 5}
+        assert "combine_backward" in compiler.compile_source(source, macros, "90")[1]
+
+    def test_what_does_not_compile_is_shown(self):
+        needs_nvrtc()
+        with pytest.raises(compiler.CompileError, match="undefined"):
+            compiler.compile_source("__global__ void f() { x = 1; }", {}, "90")
+
+    @pytest.mark.parametrize("piece", [1, 4, 32])
+    def test_rows_and_pieces_cover_every_entry_once(self, piece, monkeypatch):
+        monkeypatch.setattr(graph, "PIECE", piece)
+        degrees = torch.tensor([0, 5, 1, 200, 0, 33, 32, 4000, 7])
+        rowptr = torch.nn.functional.pad(degrees.cumsum(0), (1, 0))
+        rows, pieces = graph.share_out(rowptr)
+        seen = torch.zeros(int(rowptr[-1]), dtype=torch.long)
+        spans = torch.cat([rows[:, :3], pieces[:, 0, :3]])
+        for node, first, last in spans.tolist():
+            assert rowptr[node] <= first <= last <= rowptr[node + 1]
+            seen[first:last] += 1
+        assert (seen == 1).all()
+        assert sorted({*spans[:, 0].tolist()}) == list(range(9))
+        lengths = rows[:, 2] - rows[:, 1]
+        assert (lengths[:-1] >= lengths[1:]).all()
+        for index, (first, count) in enumerate(pieces[:, 1, :2].tolist()):
+            assert first <= index < first + count
+            assert (pieces[first : first + count, 0, 0] == pieces[index, 0, 0]).all()
+
+    def test_it_refuses_in_words_where_it_cannot_run(self):
+        assert "NVIDIA" in cuda.refusal(torch.device("cpu"), torch.float32)
+        assert "float16" in cuda.refusal(torch.device("cuda"), torch.float16)
+        assert "float64" in cuda.refusal_bfloat16(torch.device("cuda"), torch.float64)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def hub_graph(num_nodes: int = 60) -> Graph:
+    """Some rows far longer than the rest, some empty."""
+    index = random_edges(num_nodes, 300).index
+    hub = torch.randint(0, num_nodes, (2, 1500), generator=torch.Generator().manual_seed(1))
+    hub[1] = hub[1] % 3
+    return Graph(torch.cat([index, hub, hub.flip(0)], dim=1), num_nodes).to("cuda")
+
+
+def both(inputs, walked: Graph, hops: int, backend: str):
+    """Output and every gradient, of the backend and of the definition."""
+    query, key, value, weights = inputs.query, inputs.key, inputs.value, inputs.hop_weights
+    out = subtree_attention(query, key, value, walked, hops, weights, backend=backend)
+    wanted = reference(inputs, walked, hops, kernel_similarity(make_map("elu", 1)), 1e-6)
+    return output_and_gradients(out, inputs.all()), output_and_gradients(wanted, inputs.all())
+
+
+@needs_gpu
+class TestOnAGPU:
+    @pytest.mark.parametrize("shape", SHAPES, ids=str)
+    @pytest.mark.parametrize("hops", [1, 2, 4])
+    def test_every_shape_equals_the_definition(self, shape, hops):
+        heads, channels, width = shape
+        inputs = random_inputs(60, heads, hops, (channels, width - 1)).to("cuda")
+        assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("hops", [3, 20])
+    def test_slices_that_walk_one_after_the_other(self, weighted, hops, monkeypatch):
+        monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
+        inputs = random_inputs(60, 3, hops if weighted else None, (8, 70)).to("cuda")
+        assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
+        with torch.no_grad():  # lots of hops, all slices together
+            got, wanted = both_outputs(inputs, hub_graph(), hops)
+        assert_all_close([got], [wanted], FLOAT64_ERROR)
+
+    def test_rows_that_do_not_start_at_16_bytes(self):
+        inputs = random_inputs(60, 2, None, (8, 3)).to("cuda").to(torch.float32)
+        for name in ("query", "key", "value"):
+            tensor = getattr(inputs, name).detach()
+            shifted = torch.empty(tensor.numel() + 1, device="cuda")[1:].view_as(tensor)
+            setattr(inputs, name, shifted.copy_(tensor).requires_grad_())
+        assert inputs.query.data_ptr() % 16
+        assert_all_close(*both(inputs, hub_graph(), 2, "cuda"), 1e-4)
+
+    def test_hubs_give_the_same_bits_in_every_call(self):
+        inputs = random_inputs(60, 4, 5, (16, 7)).to("cuda").to(torch.float32)
+        walked = hub_graph()
+        first, *others = (both(inputs, walked, 5, "cuda")[0] for _ in range(20))
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+    def test_two_streams_do_not_disturb_each_other(self):
+        walked, hops = hub_graph(), 6
+        inputs = [random_inputs(60, 4, hops, (16, 7), seed=s).to("cuda") for s in range(2)]
+        alone = [both(i, walked, hops, "cuda")[0] for i in inputs]
+        torch.cuda.synchronize()
+        streams = [torch.cuda.Stream() for _ in inputs]
+        for _ in range(5):
+            got = []
+            for stream, one in zip(streams, inputs, strict=True):
+                with torch.cuda.stream(stream):
+                    got.append(both(one, walked, hops, "cuda")[0])
+            torch.cuda.synchronize()
+            for a, b in zip(alone, got, strict=True):
+                assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+    @pytest.mark.parametrize("shape", [(4, 16, 8), (6, 10, 16), (3, 5, 4), (4, 16, 71)], ids=str)
+    def test_states_in_bfloat16_err_by_their_rounding(self, shape):
+        heads, channels, width = shape
+        inputs = random_inputs(60, heads, 3, (channels, width - 1)).to("cuda").to(torch.float32)
+        got, wanted = both(inputs, hub_graph(), 3, "cuda-bf16")
+        errors = [error(a, b) for a, b in zip(got, wanted, strict=True)]
+        assert max(errors) < 2e-2  # a rounding is 2^-9; gradients of weights cancel a little
+        assert max(errors) > 1e-6  # or the states were not rounded
+
+    @pytest.mark.parametrize("columns", [1, 3, 64, 97, 128, 1000])
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_product(self, columns, dtype):
+        matrix = hub_graph().matrix(dtype)
+        dense = torch.randn(60, columns, dtype=dtype, device="cuda")
+        wanted = hub_graph().dense() @ dense.double()
+        assert error(cuda.product(matrix, dense), wanted) < (
+            1e-6 if dtype == torch.float32 else 1e-14
+        )
+
+
+def both_outputs(inputs, walked: Graph, hops: int):
+    query, key, value, weights = inputs.query, inputs.key, inputs.value, inputs.hop_weights
+    out = subtree_attention(query, key, value, walked, hops, weights, backend="cuda")
+    return out, reference(inputs, walked, hops, kernel_similarity(make_map("elu", 1)), 1e-6)
