@@ -19,7 +19,7 @@ from ops.cases import (
 from subtree_attention import Graph, graph, subtree_attention
 from subtree_attention.ops import cuda
 from subtree_attention.ops.cuda import compiler
-from subtree_attention.ops.cuda.layout import WARP, Layout, layout
+from subtree_attention.ops.cuda.layout import WARP, Layout, lay_out
 from subtree_attention.ops.definition import kernel_similarity
 
 SHAPES = [  # heads, d, c + 1: those of the paper's graphs, then odd and large ones
@@ -43,32 +43,38 @@ def compiled(place: Layout) -> str:
 
 class TestWithoutAGPU:
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
-    def test_a_layout_covers_every_channel_and_column_once(self, shape):
-        place = layout(*shape, torch.float32, torch.float32)
+    @pytest.mark.parametrize("factors", [False, True])
+    def test_a_layout_covers_every_channel_and_column_once(self, shape, factors):
+        place = lay_out(*shape, torch.float32, torch.float32, factors)
         lanes = place.group_heads * place.head_lanes
         held = place.head_lanes * place.per_lane * place.vector
         assert 0 < lanes <= WARP
         assert held >= place.channels > held - place.head_lanes * place.vector
-        assert (place.slices - 1) * place.columns < place.width <= place.slices * place.columns
+        slices = place.slices(place.width)
+        assert (slices - 1) * place.columns < place.width <= slices * place.columns
 
     @pytest.mark.parametrize("shape", SHAPES[:11], ids=str)
-    def test_the_papers_shapes_compile_and_fit_the_registers(self, shape):
+    @pytest.mark.parametrize("factors", [False, True])
+    def test_the_papers_shapes_compile_and_fit_the_registers(self, shape, factors):
         needs_nvrtc()
-        report = compiled(layout(*shape, torch.float32, torch.float32))
-        assert report.count("Compiling entry function") == 2
-        assert all(int(n) <= 16 for n in re.findall(r"(\d+) bytes spill stores", report))
+        report = compiled(lay_out(*shape, torch.float32, torch.float32, factors))
+        spills = re.findall(r"(\d+) bytes spill stores", report)
+        if not spills:
+            pytest.skip("this NVRTC does not report spills")
+        assert all(int(spill) == 0 for spill in spills)
 
     @pytest.mark.parametrize("shape", SHAPES[-7:], ids=str)
     @pytest.mark.parametrize("dtypes", [("float32", "bfloat16"), ("float64", "float64")])
     def test_every_kind_of_shape_compiles(self, shape, dtypes):
         needs_nvrtc()
-        assert compiled(layout(*shape, *(getattr(torch, name) for name in dtypes)))
+        for factors in (False, True):
+            compiled(lay_out(*shape, *(getattr(torch, name) for name in dtypes), factors))
 
     def test_the_quotients_compile(self):
         needs_nvrtc()
         source = files(cuda).joinpath("quotient.cu").read_text()
-        macros = {"REAL": "double", "HEADS": 3, "WIDTH": 5}
-        assert "combine_backward" in compiler.compile_source(source, macros, "90")[1]
+        macros = {"REAL": "double", "HEADS": 3, "WIDTH": 5, "PADDED": 8}
+        assert b"combine_backward" in compiler.compile_source(source, macros, "90")[0]
 
     def test_what_does_not_compile_is_shown(self):
         needs_nvrtc()
@@ -130,8 +136,10 @@ class TestOnAGPU:
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("hops", [3, 20])
-    def test_slices_that_walk_one_after_the_other(self, weighted, hops, monkeypatch):
+    @pytest.mark.parametrize("kept", [0, 2**28])
+    def test_columns_that_walk_one_after_the_other(self, weighted, hops, kept, monkeypatch):
         monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
+        monkeypatch.setattr(cuda, "KEPT_BYTES", kept)
         inputs = random_inputs(60, 3, hops if weighted else None, (8, 70)).to("cuda")
         assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
         with torch.no_grad():  # lots of hops, all slices together

@@ -7,6 +7,7 @@ imported at the first call; its machine code is kept on disk, so only the very f
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
@@ -53,23 +54,23 @@ def forward(
     matrix: CSR,
     hops: int,
     eps: float,
-    keep_readouts: bool,
+    kept: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
     kernels = _kernels()
-    out, kept = start(value, hop_weights, hops, keep_readouts)
+    out, readouts = start(value, hop_weights, hops), value.new_empty(kept)
     scales = _scales(hop_weights, hops, value)
     adjacency, eps = _arrays(*matrix[:3]), value.numpy().dtype.type(eps)
     old, new = _two_states(key, value)
     kernels.outer(*_arrays(key, with_ones(value)), old)
     spare = value.new_empty(*value.shape[:2], value.size(-1) + 1)
     for hop in range(1, hops + 1):
-        readout = (kept[hop - 1] if keep_readouts else spare).numpy()
+        readout = (readouts[hop - 1] if readouts.numel() else spare).numpy()
         target = (out[hop] if hop_weights is None else out).numpy()
         kernels.walk_and_read(*adjacency, old, new, query.numpy(), readout)
         kernels.quotient(readout, eps, scales[hop], hop_weights is not None, target)
         old, new = new, old
-    return out, kept
+    return out, readouts
 
 
 def backward(

@@ -4,9 +4,11 @@ Differences to `recurrence.py`, each measured (docs/performance.md):
 
 - a hop reads its neighbours and forms the read-out, or a gradient, of a row in one pass;
 - the first hop is gathered from the factors k and v, since S_0 has rank one; so is G_(K-1);
-- rows with many neighbours are cut into pieces (`Graph`'s schedule), so that a hub does not stall
+- rows with many neighbours are cut into pieces (`graph.schedule`), so that a hub does not stall
   the rest; the last piece to arrive adds them up, in their order: the same bits every time;
-- wide states are cut into slices of columns, and slices that are large walk one after the other.
+- wide states are cut into slices of columns, and blocks of slices walk one after the other where
+  their states are large;
+- states up to `KEPT_BYTES` are kept for the backward pass instead of walked again.
 
 `kernels.cu` and `quotient.cu` are compiled at run time for each shape.
 """
@@ -14,10 +16,11 @@ Differences to `recurrence.py`, each measured (docs/performance.md):
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from importlib.resources import files
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import torch
@@ -25,62 +28,28 @@ from torch import Tensor
 
 from ...graph import CSR
 from .compiler import Module, nvrtc, structure
-from .layout import Layout, layout
+from .layout import QUAD, Layout, lay_out, padded
 
 LOT = 16
-"""Hops whose read-outs are worked on together: bounds what is kept in inference."""
+"""In inference the read-outs of at most so many hops exist at a time."""
 
-BLOCK_BYTES = 2**29
-"""Slices of a state walk together up to this size; larger ones one after the other."""
+BLOCK_BYTES = 2**28
+"""Columns of a state walk together up to this size; the rest follows."""
 
-_pointer, _int = ctypes.c_void_p, ctypes.c_int
+KEPT_BYTES = 2**28
+"""States up to this size, all hops together, are kept for the backward pass."""
+
 _Hop = structure(  # as in kernels.cu
-    "_Hop",
-    {
-        "rows": _pointer,
-        "pieces": _pointer,
-        "col": _pointer,
-        "weight": _pointer,
-        "num_rows": _int,
-        "num_pieces": _int,
-        "old_state": _pointer,
-        "left": _pointer,
-        "right": _pointer,
-        "right_width": _int,
-        "first_column": _int,
-        "columns": _int,
-        "add_left": _pointer,
-        "add_right": _pointer,
-        "new_state": _pointer,
-        "reader": _pointer,
-        "readout": _pointer,
-        "readout_width": _int,
-        "read_adds": _int,
-        "dot_right": _pointer,
-        "dot_width": _int,
-        "dot_adds": _int,
-        "dot": _pointer,
-        "num_nodes": _int,
-        "partial": _pointer,
-        "arrived": _pointer,
-    },
+    pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
+    "arrived",
+    ints="num_rows num_pieces num_nodes first_column columns add_own readout_width readout_adds "
+    "dot_planes",
 )
+_Kept = structure(pointers="states others dot", ints="num_states num_nodes")  # as in kernels.cu
 _Quotient = structure(  # as in quotient.cu
-    "_Quotient",
-    {
-        "readouts": _pointer,
-        "value": _pointer,
-        "hop_weights": _pointer,
-        "out": _pointer,
-        "grad": _pointer,
-        "grad_readouts": _pointer,
-        "grad_value": _pointer,
-        "products": _pointer,
-        "eps": ctypes.c_double,
-        "hops": _int,
-        "first_hop": _int,
-        "rows": _int,
-    },
+    pointers="value ones readouts hop_weights out grad grad_readouts grad_value products",
+    doubles="eps",
+    ints="hops first_hop rows",
 )
 
 
@@ -114,6 +83,14 @@ def _problem(device: torch.device) -> str | None:
     return None
 
 
+def kept_shape(
+    key: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype | None = None
+) -> tuple[int, ...]:
+    """What training keeps: the states S_1 .. S_(K-1) up to `KEPT_BYTES`, and the read-outs."""
+    states, readouts = _kept_sizes(key, value, hops, state_dtype or key.dtype)
+    return (states + readouts if states * key.element_size() <= KEPT_BYTES else readouts,)
+
+
 def forward(
     query: Tensor,
     key: Tensor,
@@ -122,38 +99,39 @@ def forward(
     matrix: CSR,
     hops: int,
     eps: float,
-    keep_readouts: bool,
+    kept: Sequence[int],
     state_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
     query, key, value = _aligned(query), _aligned(key), _aligned(value)
-    width = value.size(2) + 1
     levels = _Levels(value, hop_weights, eps)
     out = value.new_empty(*(() if levels.weighted else (hops + 1,)), *value.shape)
-    room = hops if keep_readouts else min(hops, LOT)
-    readouts = value.new_empty(room, *value.shape[:2], width)
-    if not query.numel():  # nobody asks, nobody answers
-        readouts.zero_()
-    walk = _Walk(query, width, state_dtype, hops, matrix)
-    # Slices one after the other only if the read-outs of all hops have room until the last is done.
-    for block in walk.blocks(together=room < hops):
+    memory = value.new_empty(kept)
+    walk = _Walk(query, value, hops, state_dtype)
+    states, readouts = walk.kept(memory)
+    if readouts is None:
+        readouts = value.new_empty(min(hops, LOT), *levels.readout_shape)
+    room, ones = readouts.size(0), levels.ones()
+    # Blocks of columns only if the read-outs of all hops have room until the last block is done.
+    for block in walk.blocks(matrix, together=states is not None or room < hops):
+        path = block.room() if states is None else states
         for hop in range(1, hops + 1):
-            slot = (hop - 1) % LOT if room < hops else hop - 1
             block.step(
                 matrix,
-                keep=hop < hops,
+                old=path[(hop - 2) % len(path)] if hop > 1 else None,
+                new=path[(hop - 1) % len(path)] if hop < hops else None,
                 left=key,
-                right=value,
-                right_width=width - 1,
-                reader=query,
-                readout=readouts[slot],
-                readout_width=width,
+                right=ones,
+                own=query,
+                readout=readouts[(hop - 1) % room],
+                readout_width=levels.width,
             )
-            if room < hops and (slot == LOT - 1 or hop == hops):
-                levels.combine(readouts[: slot + 1], out, hop - slot)
+            if room < hops and (hop % room == 0 or hop == hops):
+                count = (hop - 1) % room + 1
+                levels.combine(readouts[:count], out, hop - count + 1)
     if room == hops:
         levels.combine(readouts, out, 1)
-    return out, readouts if keep_readouts else readouts[:0]
+    return out, memory
 
 
 def backward(
@@ -162,7 +140,7 @@ def backward(
     key: Tensor,
     value: Tensor,
     hop_weights: Tensor | None,
-    readouts: Tensor,
+    kept: Tensor,
     matrix: CSR,
     transpose: CSR,
     hops: int,
@@ -171,206 +149,302 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and hop weights: see `backends.Backend.backward`."""
     query, key, value = _aligned(query), _aligned(key), _aligned(value)
-    width = value.size(2) + 1
     levels = _Levels(value, hop_weights, eps)
-    grad_readouts, grad_value, grad_weights = levels.backward(grad, readouts)
+    walk = _Walk(query, value, hops, state_dtype)
+    states, readouts = walk.kept(kept)
+    assert readouts is not None  # the forward pass knew that this one would come
+    grads = levels.backward(grad, readouts)
     if not hops or not query.numel():
-        return torch.zeros_like(query), torch.zeros_like(key), grad_value, grad_weights
-    walk = _Walk(query, width, state_dtype, hops, matrix, transpose)
-    grad_query, grad_key = walk.room_for_dots(), walk.room_for_dots()
-    for block in walk.blocks():
-        for hop in range(1, hops + 1):  # the states again, for the queries
-            block.step(
-                matrix,
-                keep=hop < hops,
-                left=key,
-                right=value,
-                right_width=width - 1,
-                dot=grad_query,
-                dot_right=grad_readouts[hop - 1],
-                dot_width=width,
-                dot_adds=hop > 1 or block.index > 0,
-            )
-        source = {"left": query, "right": grad_readouts[-1], "right_width": width}
-        for hop in range(hops - 1, 0, -1):  # their gradients, back along the edges
-            own = {"add_left": query, "add_right": grad_readouts[hop - 1]}
-            block.step(transpose, keep=True, **source, **own)
+        return torch.zeros_like(query), torch.zeros_like(key), grads.value, grads.hop_weights
+    kept_states = states is not None
+    grad_query, grad_key = walk.dots(together=kept_states), walk.dots()
+    with _beside(query.device):  # the two walks are independent of each other
+        for block in walk.blocks(matrix, together=kept_states):
+            _walk_for_query(block, matrix, key, grads, states, grad_query)
+    for block in walk.blocks(transpose):
+        _walk_back(block, transpose, query, key, grads, grad_key)
+    _join(query.device)
+    return grad_query.summed(), grad_key.summed(), grads.value, grads.hop_weights
+
+
+def _walk_for_query(
+    block: _Block,
+    matrix: CSR,
+    key: Tensor,
+    grads: _Gradients,
+    states: Tensor | None,
+    grad_query: _Dots,
+) -> None:
+    """dq = sum_m S_m dR_m: the states once more, or as far as they were kept."""
+    hops, first = grads.readouts.size(0), 1
+    path = block.room() if states is None else states
+    if states is not None and hops > 1:
+        block.dot_kept(states, grads.readouts, grad_query)
+        first = hops
+    for hop in range(first, hops + 1):
+        block.step(
+            matrix,
+            old=path[(hop - 2) % len(path)] if hop > 1 else None,
+            new=path[(hop - 1) % len(path)] if hop < hops else None,
+            left=key,
+            right=grads.ones,
+            other=grads.readouts[hop - 1],
+            dots=grad_query,
+        )
+
+
+def _walk_back(
+    block: _Block, transpose: CSR, query: Tensor, key: Tensor, grads: _Gradients, grad_key: _Dots
+) -> None:
+    """G_m = q (x) dR_m + A^T G_(m+1), and at home dk = dS_0 v, dv += k dS_0."""
+    path, old, last = block.room(), None, grads.readouts[-1]
+    for hop in range(grads.readouts.size(0) - 1, 0, -1):
+        new = path[hop % len(path)]
         block.step(
             transpose,
-            keep=False,
-            **source,
-            reader=key,
-            readout=grad_value,
-            readout_width=width - 1,
-            read_adds=True,
-            dot=grad_key,
-            dot_right=value,
-            dot_width=width - 1,
-            dot_adds=block.index > 0,
+            old=old,
+            new=new,
+            left=query,
+            right=last,
+            own=query,
+            other=grads.readouts[hop - 1],
+            add_own=True,
         )
-    return _summed(grad_query), _summed(grad_key), grad_value, grad_weights
+        old = new
+    block.step(
+        transpose,
+        old=old,
+        new=None,
+        left=query,
+        right=last,
+        own=key,
+        readout=grads.value,
+        readout_width=grads.value.size(-1),
+        readout_adds=True,
+        other=grads.ones,
+        dots=grad_key,
+    )
 
 
+kept_shape_bfloat16 = partial(kept_shape, state_dtype=torch.bfloat16)
 forward_bfloat16 = partial(forward, state_dtype=torch.bfloat16)
 backward_bfloat16 = partial(backward, state_dtype=torch.bfloat16)
 
 
 def product(matrix: CSR, dense: Tensor) -> Tensor:
-    """CSR times dense, [N, M] x [M, w] -> [N, w]: a step of a state of one column."""
-    nodes, columns = matrix.rowptr.numel() - 1, dense.size(1)
-    out = dense.new_empty(nodes, columns)
+    """CSR times dense, [N, M] x [M, w] -> [N, w]: a hop of a state of one column."""
+    out = dense.new_empty(matrix.rowptr.numel() - 1, dense.size(1))
     if out.numel():
-        channels = next(d for d in range(min(columns, 128), 0, -1) if columns % d == 0)
-        place = layout(columns // channels, channels, 1, dense.dtype, dense.dtype)
-        hub = _Hub(place, 1, 1, out, matrix)
-        _launch_hop(place, matrix, hub, 1, old_state=_aligned(dense), new_state=out, columns=1)
+        width = dense.size(1)
+        channels = next(d for d in range(min(width, 128), 0, -1) if width % d == 0)
+        place = lay_out(width // channels, channels, 1, dense.dtype, dense.dtype, factors=False)
+        hub = _Hub(place, matrix, 1, dense.dtype)
+        _launch_hop(place, matrix, hub, columns=1, old_state=_aligned(dense), new_state=out)
     return out
+
+
+# ------------------------------------------------------------------------ read-outs to levels
+
+
+class _Gradients:
+    """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
+    as hop 0 goes, of the hop weights; and [V | 1], padded."""
+
+    def __init__(self, value: Tensor, hops: int, width: int, weighted: bool) -> None:
+        self.readouts = value.new_empty(hops, *value.shape[:2], width)
+        self.value = torch.empty_like(value)
+        self.ones = value.new_empty(*value.shape[:2], width)
+        self.products = value.new_empty(hops + 1, *value.shape[:2]) if weighted else None
+
+    @property
+    def hop_weights(self) -> Tensor | None:
+        return None if self.products is None else self.products.sum(1)
 
 
 class _Levels:
     """Read-outs to levels and their weighted sum, and the gradient of that (`quotient.cu`)."""
 
     def __init__(self, value: Tensor, hop_weights: Tensor | None, eps: float) -> None:
-        self.value, self.eps = value, eps
+        self.value, self.eps, self.width = value, eps, value.size(2) + 1
         self.hop_weights = None if hop_weights is None else hop_weights.contiguous()
         self.rows = value.size(0) * value.size(1)
+        self.readout_shape = (*value.shape[:2], self.width)
 
     @property
     def weighted(self) -> bool:
         return self.hop_weights is not None
 
+    def ones(self) -> Tensor:
+        """[V | 1], padded to whole quads."""
+        ones = self.value.new_empty(*self.value.shape[:2], padded(self.width))
+        self._launch("pad", (ceil(ones.numel() / 256), 1, 1), 256, ones=ones)
+        return ones
+
     def combine(self, readouts: Tensor, out: Tensor, first_hop: int) -> None:
         """Add the levels of some hops to `out`; hop 0 comes with hop 1."""
-        grid = (ceil(self.value.numel() / 256), 1, 1)
-        self._launch("combine", grid, readouts=readouts, out=out, first_hop=first_hop)
+        grid, hops = (ceil(self.value.numel() / 256), 1, 1), readouts.size(0)
+        parts = {"readouts": readouts, "out": out, "hops": hops, "first_hop": first_hop}
+        self._launch("combine", grid, 256, **parts)
 
-    def backward(self, grad: Tensor, readouts: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Gradients of the read-outs [K, N, H, c + 1], of the values as far as hop 0 goes, and of
-        the hop weights."""
-        grad_readouts, grad_value = torch.empty_like(readouts), torch.empty_like(self.value)
-        hops = readouts.size(0) + 1
-        products = self.value.new_empty(hops if self.weighted else 0, *self.value.shape[:2])
+    def backward(self, grad: Tensor, readouts: Tensor) -> _Gradients:
+        """The quotient rule, for all hops."""
+        hops = readouts.size(0)
+        grads = _Gradients(self.value, hops, padded(self.width), self.weighted)
         self._launch(
             "combine_backward",
-            (ceil(self.rows / 128), hops, 1),
+            (ceil(self.rows / 128), hops + 1, 1),
+            128,
             readouts=readouts,
             grad=grad,
-            grad_readouts=grad_readouts,
-            grad_value=grad_value,
-            products=products,
-            first_hop=1,
+            grad_readouts=grads.readouts,
+            grad_value=grads.value,
+            ones=grads.ones,
+            products=grads.products,
         )
-        return grad_readouts, grad_value, products.sum(1) if self.weighted else None
+        return grads
 
-    def _launch(self, name: str, grid: tuple[int, int, int], **arguments: Any) -> None:
+    def _launch(self, name: str, grid: tuple[int, int, int], threads: int, **parts: Any) -> None:
         if not self.value.numel():
             return
-        _, heads, channels = self.value.shape
-        real = "float" if self.value.dtype == torch.float32 else "double"
-        macros = (("REAL", real), ("HEADS", heads), ("WIDTH", channels + 1))
-        module = _module("quotient.cu", macros, self.value.device)
-        structure = _filled(
-            _Quotient,
-            value=self.value,
-            hop_weights=self.hop_weights,
-            eps=self.eps,
-            hops=arguments["readouts"].size(0),
-            rows=self.rows,
-            **arguments,
-        )
-        module.launch(name, grid, 256 if name == "combine" else 128, structure)
+        heads, real = self.value.size(1), _REALS[self.value.dtype]
+        sizes = (("HEADS", heads), ("WIDTH", self.width), ("PADDED", padded(self.width)))
+        module = _module("quotient.cu", (("REAL", real), *sizes), self.value.device)
+        given = {"value": self.value, "hop_weights": self.hop_weights, "eps": self.eps}
+        module.launch(name, grid, threads, _filled(_Quotient, rows=self.rows, **given, **parts))
+
+
+_REALS = {torch.float32: "float", torch.float64: "double"}
+
+
+# ------------------------------------------------------------------------------------ the walk
+
+
+def _kept_sizes(key: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype) -> tuple[int, int]:
+    """Numbers, of the key's type, that K - 1 states and K read-outs fill."""
+    num_nodes, heads, channels = key.shape
+    readout = num_nodes * heads * (value.size(2) + 1)
+    states = max(hops - 1, 0) * readout * channels * state_dtype.itemsize
+    return ceil(states / (4 * key.element_size())) * 4, hops * readout
 
 
 class _Walk:
-    """States on their way: room for two, and for the pieces of long rows."""
+    """States [N, e, H d] on their way over a graph."""
 
     def __init__(
-        self,
-        query: Tensor,
-        width: int,
-        state_dtype: torch.dtype | None,
-        hops: int,
-        *matrices: CSR,
+        self, query: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype | None
     ) -> None:
-        num_nodes, heads, channels = query.shape
-        state_dtype = state_dtype or query.dtype
-        self.query, self.state_dtype, self.hops = query, state_dtype, hops
-        self.matrices = matrices
-        self.layout = layout(heads, channels, width, query.dtype, state_dtype)
-        slice_bytes = num_nodes * self.layout.columns * self.layout.row * state_dtype.itemsize
-        together = BLOCK_BYTES // max(slice_bytes, 1)
-        self.slices_together = min(max(together, 1), self.layout.slices)
+        self.query, self.value, self.hops = query, value, hops
+        self.width = value.size(2) + 1
+        self.state_dtype = state_dtype or query.dtype
+        shape = (*query.shape[1:], self.width, query.dtype, self.state_dtype)
+        self.from_factors, self.from_state = lay_out(*shape, True), lay_out(*shape, False)
 
-    def blocks(self, together: bool = False) -> Iterator[_Block]:
-        """The slices of columns, in blocks that walk together."""
-        if not self.query.numel() or not self.hops:
-            return
-        size = self.layout.slices if together else self.slices_together
-        columns = min(size * self.layout.columns, self.layout.width)
-        states = self.query.new_empty(
-            min(self.hops - 1, 2),
-            self.query.size(0) * columns * self.layout.row,
-            dtype=self.state_dtype,
-        )
-        hub = _Hub(self.layout, size, columns, self.query, *self.matrices)
-        for index, first in enumerate(range(0, self.layout.slices, size)):
-            slices = min(size, self.layout.slices - first)
-            yield _Block(self.layout, index, first, slices, states, hub)
+    def kept(self, memory: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """States [K - 1, N e H d] and read-outs [K, N, H, e] in what the forward pass keeps."""
+        states, readouts = _kept_sizes(self.query, self.value, self.hops, self.state_dtype)
+        shape = (self.hops, *self.value.shape[:2], self.width)
+        if memory.numel() == readouts:
+            return None, memory.view(shape)
+        if memory.numel() != states + readouts:
+            return None, None
+        count = prod(self.query.shape) * self.width * max(self.hops - 1, 0)
+        kept = memory[:states].view(self.state_dtype)[:count]
+        return kept.view(max(self.hops - 1, 0), -1), memory[states:].view(shape)
 
-    def room_for_dots(self) -> Tensor:
-        """One [N, H, d] for each slice of a block."""
-        return self.query.new_empty(self.slices_together, *self.query.shape)
+    def blocks(self, matrix: CSR, together: bool = False) -> Iterator[_Block]:
+        """Columns that walk together; together: all of them."""
+        size = self._block_columns(together)
+        if self.query.numel() and self.hops:
+            for first in range(0, self.width, size):
+                yield _Block(self, matrix, first, min(size, self.width - first))
+
+    def dots(self, together: bool = False) -> _Dots:
+        """Room for what blocks sum over their columns, [N, H, d]."""
+        columns = self._block_columns(together)
+        planes = max(p.slices(columns) for p in (self.from_factors, self.from_state))
+        return _Dots(self.query.new_empty(planes, *self.query.shape))
+
+    def _block_columns(self, together: bool) -> int:
+        column_bytes = max(self.query.numel(), 1) * self.state_dtype.itemsize
+        quads = max(BLOCK_BYTES // column_bytes // QUAD, 1)
+        return self.width if together else min(quads * QUAD, self.width)
+
+
+class _Dots:
+    """Sums over columns, a plane [N, H, d] for each slice; how many hold something already."""
+
+    def __init__(self, planes: Tensor) -> None:
+        self.planes, self.filled = planes, 0
+
+    def summed(self) -> Tensor:
+        return self.planes[0] if self.filled == 1 else self.planes[: self.filled].sum(0)
 
 
 class _Block:
-    """Slices that walk together. Before the first step their state is only known by its factors."""
+    """Columns of the state that walk together."""
 
-    def __init__(
+    def __init__(self, walk: _Walk, matrix: CSR, first_column: int, columns: int) -> None:
+        self.walk, self.first_column, self.columns = walk, first_column, columns
+        self.hub = _Hub(walk.from_state, matrix, columns, walk.query.dtype)
+
+    def room(self) -> Tensor:
+        """For the states before and after a hop, as far as there are any."""
+        walk = self.walk
+        shape = (min(walk.hops - 1, 2), self.columns * walk.query.numel())
+        return walk.query.new_empty(shape, dtype=walk.state_dtype)
+
+    def step(
         self,
-        layout: Layout,
-        index: int,
-        first_slice: int,
-        slices: int,
-        states: Tensor,
-        hub: _Hub,
+        matrix: CSR,
+        old: Tensor | None,
+        new: Tensor | None,
+        dots: _Dots | None = None,
+        **parts: Any,
     ) -> None:
-        self.layout, self.index, self.slices = layout, index, slices
-        self.first_column = first_slice * layout.columns
-        self.columns = min(slices * layout.columns, layout.width - self.first_column)
-        self.states, self.hub = states, hub
-        self.now: int | None = None  # which of the states is the latest
-
-    def step(self, matrix: CSR, keep: bool, **parts: Any) -> None:
-        """One hop. The new state is kept for the next one, or the walk is over."""
-        new = None if not keep else 1 - (1 if self.now is None else self.now)
+        """One hop from `old`, or from the factors; the parts are fields of `Hop` in kernels.cu."""
+        place = self.walk.from_factors if old is None else self.walk.from_state
+        if dots is not None:
+            parts |= {"dot": dots.planes, "dot_planes": dots.filled}
+            dots.filled = max(dots.filled, place.slices(self.columns))
         _launch_hop(
-            self.layout,
+            place,
             matrix,
             self.hub,
-            self.slices,
-            old_state=None if self.now is None else self.states[self.now],
-            new_state=None if new is None else self.states[new],
-            first_column=self.first_column,
             columns=self.columns,
+            first_column=self.first_column,
+            old_state=old,
+            new_state=new,
             **parts,
         )
-        self.now = new
+
+    def dot_kept(self, states: Tensor, others: Tensor, dots: _Dots) -> None:
+        """dots = sum over kept states and their columns."""
+        place, query = self.walk.from_state, self.walk.query
+        arguments = _filled(
+            _Kept,
+            states=states,
+            others=others,
+            dot=dots.planes,
+            num_states=len(states),
+            num_nodes=query.size(0),
+        )
+        grid = (ceil(query.numel() / place.vector / place.threads), 1, 1)
+        _hop_module(place, query.device).launch("dot_kept", grid, place.threads, arguments)
+        dots.filled = 1
 
 
 class _Hub:
     """Where the pieces of a long row meet: their sums, and how many have arrived."""
 
-    def __init__(
-        self, layout: Layout, slices: int, columns: int, like: Tensor, *matrices: CSR
-    ) -> None:
-        pieces = max(_count(matrix.pieces) for matrix in matrices)
-        self.partial = like.new_empty(pieces, columns, layout.row)
-        self.arrived = like.new_zeros(pieces * slices * layout.heads, dtype=torch.int32)
+    def __init__(self, layout: Layout, matrix: CSR, columns: int, dtype: torch.dtype) -> None:
+        pieces, device = _count(matrix.pieces), matrix.col.device
+        counters = pieces * columns * layout.heads  # a slice has a column at least
+        self.partial = torch.empty(pieces, columns, layout.row, dtype=dtype, device=device)
+        self.arrived = torch.zeros(counters, dtype=torch.int32, device=device)
 
 
-def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, slices: int, **parts: Any) -> None:
+def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, columns: int, **parts: Any) -> None:
     """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
-    name = "walk_from_factors" if parts["old_state"] is None else "walk_from_state"
     num_rows, num_pieces = _count(matrix.rows), _count(matrix.pieces)
     arguments = _filled(
         _Hop,
@@ -383,15 +457,41 @@ def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, slices: int, **parts: An
         num_nodes=matrix.rowptr.numel() - 1,
         partial=hub.partial,
         arrived=hub.arrived,
+        columns=columns,
         **parts,
     )
-    module = _module("kernels.cu", tuple(layout.macros.items()), matrix.col.device)
-    module.launch(name, layout.grid(num_rows + num_pieces, slices), layout.threads, arguments)
+    grid = layout.grid(num_rows + num_pieces, columns)
+    _hop_module(layout, matrix.col.device).launch("walk", grid, layout.threads, arguments)
 
 
-def _count(items: Tensor | None) -> int:
-    assert items is not None  # a CSR matrix on a GPU has its schedule
-    return items.size(0)
+def _hop_module(layout: Layout, device: torch.device) -> Module:
+    return _module("kernels.cu", tuple(layout.macros.items()), device)
+
+
+# ------------------------------------------------------------------------------------- helpers
+
+
+@cache
+def _module(file: str, macros: tuple[tuple[str, str | int], ...], device: torch.device) -> Module:
+    return Module(files(__package__).joinpath(file).read_text(), dict(macros), device)
+
+
+@contextmanager
+def _beside(device: torch.device) -> Iterator[None]:
+    """Queue work on a second stream; `_join` waits for it."""
+    side, main = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(main)
+    with torch.cuda.stream(side):
+        yield
+
+
+def _join(device: torch.device) -> None:
+    torch.cuda.current_stream(device).wait_stream(_side_stream(device))
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
 
 
 def _filled(kind: type[ctypes.Structure], **values: Any) -> ctypes.Structure:
@@ -400,15 +500,11 @@ def _filled(kind: type[ctypes.Structure], **values: Any) -> ctypes.Structure:
     return kind(**plain)
 
 
-@cache
-def _module(file: str, macros: tuple[tuple[str, str | int], ...], device: torch.device) -> Module:
-    return Module(files(__package__).joinpath(file).read_text(), dict(macros), device)
+def _count(items: Tensor | None) -> int:
+    assert items is not None  # a CSR matrix on a GPU has its schedule
+    return items.size(0)
 
 
 def _aligned(tensor: Tensor) -> Tensor:
     """The tensor where its rows can be loaded 16 bytes at a time."""
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
-
-
-def _summed(slices: Tensor) -> Tensor:
-    return slices[0] if slices.size(0) == 1 else slices.sum(0)

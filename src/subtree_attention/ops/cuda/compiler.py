@@ -10,7 +10,6 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -81,12 +80,13 @@ class Module:
     """The kernels of one source, specialised by macros, on one device."""
 
     def __init__(self, source: str, macros: Macros, device: torch.device) -> None:
-        self.driver = _driver()
+        self.driver, self.device, self.context = _driver(), device, ctypes.c_void_p()
         capability = "{}{}".format(*torch.cuda.get_device_capability(device))
         code, _ = compile_source(source, macros, capability)
         self.handle = ctypes.c_void_p()
         with torch.cuda.device(device):
-            torch.cuda.current_stream()  # makes torch's context the current one of this thread
+            torch.cuda.synchronize()  # makes torch's context the current one of this thread
+            self._check(self.driver.cuCtxGetCurrent(ctypes.byref(self.context)))
             self._check(self.driver.cuModuleLoadData(ctypes.byref(self.handle), code))
         self.functions: dict[str, ctypes.c_void_p] = {}
 
@@ -99,12 +99,20 @@ class Module:
             )
             self.functions[name] = function
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
+        self._enter_context()
         self._check(
             self.driver.cuLaunchKernel(
                 self.functions[name], *grid, threads, 1, 1, 0, stream, pointers, None
             )
         )
+
+    def _enter_context(self) -> None:
+        """A thread that has not called CUDA yet, such as autograd's, has no context."""
+        current = ctypes.c_void_p()
+        self._check(self.driver.cuCtxGetCurrent(ctypes.byref(current)))
+        if current.value != self.context.value:
+            self._check(self.driver.cuCtxSetCurrent(self.context))
 
     def _check(self, status: int) -> None:
         if status:
@@ -118,6 +126,8 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def structure(name: str, fields: dict[str, Any]) -> type[ctypes.Structure]:
-    """A C structure as a kernel takes it; its fields are 0 or null until set."""
-    return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
+def structure(pointers: str, doubles: str = "", ints: str = "") -> type[ctypes.Structure]:
+    """A C structure of these fields, in this order; they are null or 0 until set."""
+    kinds = ((pointers, ctypes.c_void_p), (doubles, ctypes.c_double), (ints, ctypes.c_int))
+    fields = [(name, kind) for names, kind in kinds for name in names.split()]
+    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})

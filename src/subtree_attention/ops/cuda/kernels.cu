@@ -1,13 +1,13 @@
-// The kernels of the CUDA backend, specialised at run time (see __init__.py for what they are for).
+// The hop kernels of the CUDA backend, specialised at run time (__init__.py says what they are for).
 //
 // A state holds, for every node, e = c + 1 columns (the value channels and the ones) of H * d key
 // channels: [N, e, H * d]. A "unit" of lanes owns one row, or a piece of a long one, from the gather
 // to the read-out: each lane has PER_LANE vectors of VECTOR key channels of one head, in all columns
 // of a slice. Every sum has a fixed order, so the results are the same bits every time.
 //
-// Given by the compiler's command line (layout.py): REAL, STATE_BFLOAT16, HEADS, CHANNELS (d),
-// WIDTH (e), COLUMNS (of a slice), VECTOR, PER_LANE, HEAD_LANES, GROUP_HEADS (heads of a unit),
-// UNROLL (neighbours in flight), THREADS (of a block).
+// Given on the compiler's command line (layout.py): REAL, STATE_BFLOAT16, FACTORS, HEADS, CHANNELS
+// (d), WIDTH (e), PADDED (e, rounded up to quads), COLUMNS (of a slice), VECTOR, PER_LANE,
+// HEAD_LANES, GROUP_HEADS (heads of a unit), UNROLL (neighbours in flight), THREADS (of a block).
 
 typedef REAL real;
 #if STATE_BFLOAT16
@@ -20,13 +20,21 @@ constexpr int ROW = HEADS * CHANNELS;
 constexpr int UNIT_LANES = GROUP_HEADS * HEAD_LANES;
 constexpr int UNITS_PER_WARP = 32 / UNIT_LANES;
 constexpr bool ONE_SLICE = COLUMNS == WIDTH;
+constexpr bool QUADS = ONE_SLICE || COLUMNS % 4 == 0;  // a slice starts where a quad does
+constexpr int HELD = COLUMNS * PER_LANE * VECTOR;
+constexpr int MERGE = HELD < 64 ? 64 / HELD : 1;  // pieces in flight
 
 template <typename T>
 struct alignas(sizeof(T) * VECTOR) Pack {
   T at[VECTOR];
 };
 
+struct alignas(16) Quad {
+  real at[4];
+};
+
 __device__ real widened(real x) { return x; }
+__device__ real narrowed(real x, real) { return x; }
 #if STATE_BFLOAT16
 __device__ real widened(stored x) { return __uint_as_float(unsigned(x) << 16); }
 __device__ stored narrowed(real x, stored) {  // to the nearest, ties to even; NaN stays NaN
@@ -35,11 +43,15 @@ __device__ stored narrowed(real x, stored) {  // to the nearest, ties to even; N
   return stored((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 #endif
-__device__ real narrowed(real x, real) { return x; }
 
 template <typename T>
 __device__ Pack<T> load(const T* address) {
   return *reinterpret_cast<const Pack<T>*>(address);
+}
+
+template <typename T>
+__device__ void store(T* address, Pack<T> pack) {
+  *reinterpret_cast<Pack<T>*>(address) = pack;
 }
 
 // A word as long as a pack, to load it past the L1 cache, which other blocks do not write to.
@@ -54,38 +66,35 @@ __device__ Pack<real> load_shared(const real* address) {
   return *reinterpret_cast<const Pack<real>*>(&bits);
 }
 
-// Work of one launch: new = A old for some columns of the state, and what is made of a new row while
-// it is in registers. Null pointers switch a part off.
+// One launch: new = A old for some columns of the state, and what is made of a new row while it is in
+// registers. Null pointers switch a part off.
 struct Hop {
   const int4* rows;     // [num_rows] (node, first edge, last edge + 1, -): rows in one piece
   const int4* pieces;   // [num_pieces, 2] the same, then (first piece of the row, how many, -, -)
   const int* col;       // [E]
   const real* weight;   // [E]
+  const stored* old_state;  // [N, columns, H * d]; with FACTORS it is left (x) right instead:
+  const real* left;         // [N, H, d]
+  const real* right;        // [N, H, PADDED]
+  const real* own;          // [N, H, d] and
+  const real* other;        // [N, H, PADDED] of the row itself, for what follows
+  stored* new_state;        // [N, columns, H * d]
+  real* readout;            // [N, H, readout_width] (+)= own . new over key channels
+  real* dot;                // [planes, N, H, d] (+)= other . new over the columns of a slice
+  real* partial;            // [num_pieces, columns, H * d] sums of pieces
+  int* arrived;             // [num_pieces, slices, H] pieces of a row so far; 0 before and after
   int num_rows;
   int num_pieces;
-  const stored* old_state;  // [N, columns, H * d], or null: the old state is left (x) right
-  const real* left;         // [N, H, d]
-  const real* right;        // [N, H, right_width]; columns beyond are 1
-  int right_width;
+  int num_nodes;
   int first_column;  // of the state's columns among all e
   int columns;       // of the state
-  const real* add_left;   // new += add_left (x) add_right: [N, H, d], [N, H, e]
-  const real* add_right;
-  stored* new_state;  // [N, columns, H * d]
-  const real* reader;  // [N, H, d]
-  real* readout;       // [N, H, readout_width] = reader . new, (+)= if read_adds
+  int add_own;       // new += own (x) other
   int readout_width;
-  int read_adds;
-  const real* dot_right;  // [N, H, dot_width]; columns beyond are 1
-  int dot_width;
-  int dot_adds;
-  real* dot;      // [slices, N, H, d] = sum of dot_right new over a slice's columns, (+)= if dot_adds
-  int num_nodes;
-  real* partial;  // [num_pieces, columns, H * d] sums of pieces
-  int* arrived;   // [num_pieces, slices, H] pieces of a row that are there; 0 before and after
+  int readout_adds;
+  int dot_planes;  // planes of dot that hold something already
 };
 
-// Which lane this is, and what it owns.
+// Which lane this is, and where its numbers are.
 struct Lane {
   int head, member, slice;  // member: of the lanes of its head
   unsigned peers;           // mask of the lanes of its head
@@ -95,11 +104,11 @@ struct Lane {
   __device__ bool has(int p) const {
     return CHANNELS % (HEAD_LANES * VECTOR) == 0 || channel(p) < CHANNELS;
   }
+  __device__ bool has_column(const Hop& hop, int x) const {
+    return ONE_SLICE || slice * COLUMNS + x < hop.columns;
+  }
   __device__ int column(const Hop& hop, int x) const {  // among all e
     return ONE_SLICE ? x : hop.first_column + slice * COLUMNS + x;
-  }
-  __device__ bool has_column(const Hop& hop, int x) const {
-    return ONE_SLICE || (slice * COLUMNS + x < hop.columns);
   }
   __device__ size_t in_state(const Hop& hop, int node, int x, int p) const {
     const int column = ONE_SLICE ? x : slice * COLUMNS + x;
@@ -111,8 +120,15 @@ struct Lane {
   }
 };
 
+// What a lane holds of a row, and of a row's factors.
 struct Sums {
   real at[COLUMNS][PER_LANE][VECTOR];
+};
+struct Channels {
+  real at[PER_LANE][VECTOR];
+};
+struct Columns {
+  real at[COLUMNS];
 };
 
 __device__ void clear(Sums& sums) {
@@ -124,40 +140,90 @@ __device__ void clear(Sums& sums) {
       for (int i = 0; i < VECTOR; i++) sums.at[x][p][i] = 0;
 }
 
-// right[node, head, column], and 1 beyond its width.
-__device__ real factor(const real* right, int width, int node, int head, int column) {
-  return column < width ? right[(size_t(node) * HEADS + head) * width + column] : real(1);
-}
-
-// sums += weight * left[node] (x) right[node]
-__device__ void add_factors(const Hop& hop, const Lane& lane, const real* left, const real* right,
-                            int width, int node, real weight, Sums& sums) {
-  real own[PER_LANE][VECTOR];
+__device__ void load_channels(const Lane& lane, const real* from, int node, Channels& to) {
 #pragma unroll
   for (int p = 0; p < PER_LANE; p++) {
-    if (!lane.has(p)) continue;
-    const Pack<real> pack = load(left + lane.in_head(node, p));
+    Pack<real> pack = {};
+    if (lane.has(p)) pack = load(from + lane.in_head(node, p));
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) own[p][i] = weight * pack.at[i];
-  }
-#pragma unroll
-  for (int x = 0; x < COLUMNS; x++) {
-    if (!lane.has_column(hop, x)) continue;
-    const real scale = factor(right, width, node, lane.head, lane.column(hop, x));
-#pragma unroll
-    for (int p = 0; p < PER_LANE; p++)
-      if (lane.has(p))
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++) sums.at[x][p][i] += scale * own[p][i];
+    for (int i = 0; i < VECTOR; i++) to.at[p][i] = pack.at[i];
   }
 }
 
-// sums = rows of the old state, or of its factors, over the edges first .. last, UNROLL at a time:
-// their loads are under way together, and so are the next indices.
-template <bool FACTORS>
+__device__ void load_columns(const Hop& hop, const Lane& lane, const real* from, int node,
+                             Columns& to) {
+  from += (size_t(node) * HEADS + lane.head) * PADDED + lane.column(hop, 0);
+  if (QUADS) {
+#pragma unroll
+    for (int x = 0; x < COLUMNS; x += 4) {
+      Quad quad = {};
+      if (lane.has_column(hop, x)) quad = *reinterpret_cast<const Quad*>(from + x);
+#pragma unroll
+      for (int i = 0; i < 4 && x + i < COLUMNS; i++) to.at[x + i] = quad.at[i];
+    }
+  } else {
+#pragma unroll
+    for (int x = 0; x < COLUMNS; x++) to.at[x] = lane.has_column(hop, x) ? from[x] : real(0);
+  }
+}
+
+// sums += weight * left (x) right
+__device__ void add_outer(real weight, const Channels& left, const Columns& right, Sums& sums) {
+#pragma unroll
+  for (int p = 0; p < PER_LANE; p++)
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) {
+      const real scaled = weight * left.at[p][i];
+#pragma unroll
+      for (int x = 0; x < COLUMNS; x++) sums.at[x][p][i] += scaled * right.at[x];
+    }
+}
+
+// Add UNROLL rows of the old state: first all loads, then the sums. A node of -1 is none.
+__device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, const real* weight,
+                         Sums& sums) {
+#if FACTORS
+  Channels left[UNROLL];
+  Columns right[UNROLL];
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) {
+    left[u] = {}, right[u] = {};
+    if (node[u] < 0) continue;
+    load_channels(lane, hop.left, node[u], left[u]);
+    load_columns(hop, lane, hop.right, node[u], right[u]);
+  }
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) add_outer(weight[u], left[u], right[u], sums);
+#else
+  Pack<stored> got[UNROLL][COLUMNS][PER_LANE];
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+    for (int x = 0; x < COLUMNS; x++)
+#pragma unroll
+      for (int p = 0; p < PER_LANE; p++) {
+        got[u][x][p] = {};
+        if (node[u] >= 0 && lane.has_column(hop, x) && lane.has(p))
+          got[u][x][p] = load(hop.old_state + lane.in_state(hop, node[u], x, p));
+      }
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++)
+#pragma unroll
+    for (int x = 0; x < COLUMNS; x++)
+#pragma unroll
+      for (int p = 0; p < PER_LANE; p++)
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+          sums.at[x][p][i] += weight[u] * widened(got[u][x][p].at[i]);
+#endif
+}
+
+// sums = the rows of the old state at the ends of the edges first .. last. The next indices are
+// under way while the rows of the present ones are.
 __device__ void gather(const Hop& hop, const Lane& lane, int first, int last, Sums& sums) {
-  int next[UNROLL];
-  real next_weight[UNROLL];
+  int node[UNROLL], next[UNROLL];
+  real weight[UNROLL], next_weight[UNROLL];
+  clear(sums);
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
     const bool there = first + u < last;
@@ -165,8 +231,6 @@ __device__ void gather(const Hop& hop, const Lane& lane, int first, int last, Su
     next_weight[u] = there ? __ldg(hop.weight + first + u) : real(0);
   }
   for (int edge = first; edge < last; edge += UNROLL) {
-    int node[UNROLL];
-    real weight[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++) {
       node[u] = next[u];
@@ -175,33 +239,7 @@ __device__ void gather(const Hop& hop, const Lane& lane, int first, int last, Su
       next[u] = there ? __ldg(hop.col + edge + UNROLL + u) : -1;
       next_weight[u] = there ? __ldg(hop.weight + edge + UNROLL + u) : real(0);
     }
-    if (FACTORS) {
-#pragma unroll
-      for (int u = 0; u < UNROLL; u++)
-        if (node[u] >= 0)
-          add_factors(hop, lane, hop.left, hop.right, hop.right_width, node[u], weight[u], sums);
-      continue;
-    }
-    Pack<stored> got[UNROLL][COLUMNS][PER_LANE];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-      for (int x = 0; x < COLUMNS; x++)
-#pragma unroll
-        for (int p = 0; p < PER_LANE; p++) {
-          const bool there = node[u] >= 0 && lane.has_column(hop, x) && lane.has(p);
-          if (there) got[u][x][p] = load(hop.old_state + lane.in_state(hop, node[u], x, p));
-          else got[u][x][p] = {};
-        }
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++)
-#pragma unroll
-      for (int x = 0; x < COLUMNS; x++)
-#pragma unroll
-        for (int p = 0; p < PER_LANE; p++)
-#pragma unroll
-          for (int i = 0; i < VECTOR; i++)
-            sums.at[x][p][i] += weight[u] * widened(got[u][x][p].at[i]);
+    add_rows(hop, lane, node, weight, sums);
   }
 }
 
@@ -211,13 +249,13 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
 #pragma unroll
   for (int x = 0; x < COLUMNS; x++)
 #pragma unroll
-    for (int p = 0; p < PER_LANE; p++)
-      if (lane.has_column(hop, x) && lane.has(p)) {
-        Pack<real> pack;
+    for (int p = 0; p < PER_LANE; p++) {
+      if (!lane.has_column(hop, x) || !lane.has(p)) continue;
+      Pack<real> pack;
 #pragma unroll
-        for (int i = 0; i < VECTOR; i++) pack.at[i] = sums.at[x][p][i];
-        *reinterpret_cast<Pack<real>*>(hop.partial + lane.in_state(hop, piece, x, p)) = pack;
-      }
+      for (int i = 0; i < VECTOR; i++) pack.at[i] = sums.at[x][p][i];
+      store(hop.partial + lane.in_state(hop, piece, x, p), pack);
+    }
   __threadfence();
   __syncwarp(lane.peers);
   int before = 0;
@@ -228,36 +266,40 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
   if (lane.member == 0) *counter = 0;
   __threadfence();
   clear(sums);
-  for (int other = first; other < first + count; other++)
+  for (int other = first; other < first + count; other += MERGE) {
+    Pack<real> got[MERGE][COLUMNS][PER_LANE];
 #pragma unroll
-    for (int x = 0; x < COLUMNS; x++)
+    for (int u = 0; u < MERGE; u++)
 #pragma unroll
-      for (int p = 0; p < PER_LANE; p++)
-        if (lane.has_column(hop, x) && lane.has(p)) {
-          const Pack<real> pack = load_shared(hop.partial + lane.in_state(hop, other, x, p));
+      for (int x = 0; x < COLUMNS; x++)
 #pragma unroll
-          for (int i = 0; i < VECTOR; i++) sums.at[x][p][i] += pack.at[i];
+        for (int p = 0; p < PER_LANE; p++) {
+          got[u][x][p] = {};
+          if (other + u < first + count && lane.has_column(hop, x) && lane.has(p))
+            got[u][x][p] = load_shared(hop.partial + lane.in_state(hop, other + u, x, p));
         }
+#pragma unroll
+    for (int u = 0; u < MERGE; u++)
+#pragma unroll
+      for (int x = 0; x < COLUMNS; x++)
+#pragma unroll
+        for (int p = 0; p < PER_LANE; p++)
+#pragma unroll
+          for (int i = 0; i < VECTOR; i++) sums.at[x][p][i] += got[u][x][p].at[i];
+  }
   return true;
 }
 
-// readout[node, head, column] (+)= sum over the head's channels of reader * row
-__device__ void read(const Hop& hop, const Lane& lane, int node, const Sums& sums) {
-  real own[PER_LANE][VECTOR];
-#pragma unroll
-  for (int p = 0; p < PER_LANE; p++) {
-    Pack<real> pack = {};
-    if (lane.has(p)) pack = load(hop.reader + lane.in_head(node, p));
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) own[p][i] = pack.at[i];
-  }
+// readout[node, head, column] (+)= own . row
+__device__ void read(const Hop& hop, const Lane& lane, int node, const Channels& own,
+                     const Sums& sums) {
 #pragma unroll
   for (int x = 0; x < COLUMNS; x++) {
     real total = 0;
 #pragma unroll
     for (int p = 0; p < PER_LANE; p++)
 #pragma unroll
-      for (int i = 0; i < VECTOR; i++) total += own[p][i] * sums.at[x][p][i];
+      for (int i = 0; i < VECTOR; i++) total += own.at[p][i] * sums.at[x][p][i];
     real all = total;
     if (HEAD_LANES == (HEAD_LANES & -HEAD_LANES)) {
 #pragma unroll
@@ -272,32 +314,28 @@ __device__ void read(const Hop& hop, const Lane& lane, int node, const Sums& sum
     const int column = lane.column(hop, x);
     if (x % HEAD_LANES == lane.member && lane.has_column(hop, x) && column < hop.readout_width) {
       real* address = hop.readout + (size_t(node) * HEADS + lane.head) * hop.readout_width + column;
-      *address = hop.read_adds ? *address + all : all;
+      *address = hop.readout_adds ? *address + all : all;
     }
   }
 }
 
-// dot[slice, node, head, channel] (+)= sum over the slice's columns of dot_right * row
-__device__ void dot(const Hop& hop, const Lane& lane, int node, const Sums& sums) {
-  real total[PER_LANE][VECTOR] = {};
-#pragma unroll
-  for (int x = 0; x < COLUMNS; x++) {
-    if (!lane.has_column(hop, x)) continue;
-    const real scale = factor(hop.dot_right, hop.dot_width, node, lane.head, lane.column(hop, x));
-#pragma unroll
-    for (int p = 0; p < PER_LANE; p++)
-#pragma unroll
-      for (int i = 0; i < VECTOR; i++) total[p][i] += scale * sums.at[x][p][i];
-  }
+// dot[slice, node, head, channel] (+)= other . row
+__device__ void dot(const Hop& hop, const Lane& lane, int node, const Columns& other,
+                    const Sums& sums) {
 #pragma unroll
   for (int p = 0; p < PER_LANE; p++) {
     if (!lane.has(p)) continue;
     real* address = hop.dot + size_t(lane.slice) * hop.num_nodes * ROW + lane.in_head(node, p);
     Pack<real> pack = {};
-    if (hop.dot_adds) pack = load(address);
+    if (lane.slice < hop.dot_planes) pack = load(address);
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) pack.at[i] += total[p][i];
-    *reinterpret_cast<Pack<real>*>(address) = pack;
+    for (int i = 0; i < VECTOR; i++) {
+      real total = 0;
+#pragma unroll
+      for (int x = 0; x < COLUMNS; x++) total += other.at[x] * sums.at[x][p][i];
+      pack.at[i] += total;
+    }
+    store(address, pack);
   }
 }
 
@@ -310,12 +348,11 @@ __device__ void write(const Hop& hop, const Lane& lane, int node, const Sums& su
       Pack<stored> pack;
 #pragma unroll
       for (int i = 0; i < VECTOR; i++) pack.at[i] = narrowed(sums.at[x][p][i], stored());
-      *reinterpret_cast<Pack<stored>*>(hop.new_state + lane.in_state(hop, node, x, p)) = pack;
+      store(hop.new_state + lane.in_state(hop, node, x, p), pack);
     }
 }
 
-template <bool FACTORS>
-__device__ void walk(const Hop& hop) {
+extern "C" __global__ void __launch_bounds__(THREADS) walk(const Hop hop) {
   const int warp = threadIdx.x / 32, in_warp = threadIdx.x % 32;
   const int unit = in_warp / UNIT_LANES, in_unit = in_warp % UNIT_LANES;
   const int item = (blockIdx.x * (THREADS / 32) + warp) * UNITS_PER_WARP + unit;
@@ -327,27 +364,52 @@ __device__ void walk(const Hop& hop) {
   lane.peers = (HEAD_LANES == 32 ? ~0u : (1u << HEAD_LANES % 32) - 1) << lane.first;
   if (unit >= UNITS_PER_WARP || item >= hop.num_pieces + hop.num_rows || lane.head >= HEADS) return;
 
-  const bool whole = item >= hop.num_pieces;  // long rows come first
+  const bool whole = item >= hop.num_pieces;  // pieces come first
   const int4 work = whole ? hop.rows[item - hop.num_pieces] : hop.pieces[2 * item];
   const int node = work.x;
+  Channels own = {};
+  Columns other = {};
+  if (hop.own) load_channels(lane, hop.own, node, own);
+  if (hop.other) load_columns(hop, lane, hop.other, node, other);
   Sums sums;
-  clear(sums);
-  gather<FACTORS>(hop, lane, work.y, work.z, sums);
+  gather(hop, lane, work.y, work.z, sums);
   if (!whole) {
     const int4 row = hop.pieces[2 * item + 1];
     if (!merge(hop, lane, item, row.x, row.y, sums)) return;
   }
-  if (hop.add_left)
-    add_factors(hop, lane, hop.add_left, hop.add_right, WIDTH, node, real(1), sums);
-  if (hop.reader) read(hop, lane, node, sums);
-  if (hop.dot) dot(hop, lane, node, sums);
+  if (hop.add_own) add_outer(1, own, other, sums);
+  if (hop.readout) read(hop, lane, node, own, sums);
+  if (hop.dot) dot(hop, lane, node, other, sums);
   if (hop.new_state) write(hop, lane, node, sums);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) walk_from_state(const Hop hop) {
-  walk<false>(hop);
-}
+#if !FACTORS
+// dot[node, head, channel] = sum over kept states and their columns of other . row
+struct Kept {
+  const stored* states;  // [num_states, N, e, H * d]
+  const real* others;    // [num_states, N, H, PADDED]
+  real* dot;             // [N, H, d]
+  int num_states;
+  int num_nodes;
+};
 
-extern "C" __global__ void __launch_bounds__(THREADS) walk_from_factors(const Hop hop) {
-  walk<true>(hop);
+extern "C" __global__ void dot_kept(const Kept kept) {
+  constexpr int VECTORS = ROW / VECTOR;
+  const size_t at = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const int node = at / VECTORS, channel = at % VECTORS * VECTOR, head = channel / CHANNELS;
+  if (node >= kept.num_nodes) return;
+  Pack<real> sum = {};
+  for (int s = 0; s < kept.num_states; s++) {
+    const size_t row = size_t(s) * kept.num_nodes + node;
+    const stored* state = kept.states + row * WIDTH * ROW + channel;
+    const real* other = kept.others + (row * HEADS + head) * PADDED;
+#pragma unroll 8
+    for (int x = 0; x < WIDTH; x++) {
+      const Pack<stored> pack = load(state + size_t(x) * ROW);
+#pragma unroll
+      for (int i = 0; i < VECTOR; i++) sum.at[i] += other[x] * widened(pack.at[i]);
+    }
+  }
+  store(kept.dot + size_t(node) * ROW + channel, sum);
 }
+#endif

@@ -10,8 +10,13 @@ import torch
 
 WARP = 32
 THREADS = 128
-REGISTERS = {torch.float32: 64, torch.float64: 32}
-"""Numbers of a row that a lane holds at most; a row that is wider is cut into slices of columns."""
+QUAD = 4
+STATE_REGISTERS = 16
+"""Numbers of a row that a lane holds at most: the wider rest is other lanes' work (a slice). Few
+from a state, so that many neighbours are in flight; many from factors, which are read per slice."""
+FACTOR_REGISTERS = 64
+LOAD_REGISTERS = 64
+"""Numbers that a lane has in flight at most."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Layout:
 
     real: str
     state_bfloat16: int
+    factors: int
     heads: int
     channels: int
     width: int
@@ -33,40 +39,54 @@ class Layout:
 
     @property
     def macros(self) -> dict[str, str | int]:
-        return {name.upper(): value for name, value in asdict(self).items()}
-
-    @property
-    def slices(self) -> int:
-        """Slices of columns that make up the width."""
-        return ceil(self.width / self.columns)
+        own = {name.upper(): value for name, value in asdict(self).items()}
+        return {**own, "PADDED": padded(self.width)}
 
     @property
     def row(self) -> int:
         """H d, numbers in one column of a node."""
         return self.heads * self.channels
 
-    def grid(self, items: int, slices: int) -> tuple[int, int, int]:
-        """Blocks for rows and pieces, slices, and groups of heads."""
-        units_per_warp = WARP // (self.group_heads * self.head_lanes)
-        units = self.threads // WARP * units_per_warp
-        return ceil(items / units), slices, ceil(self.heads / self.group_heads)
+    def slices(self, columns: int) -> int:
+        """Slices that so many columns are cut into."""
+        return ceil(columns / self.columns)
+
+    def grid(self, items: int, columns: int) -> tuple[int, int, int]:
+        """Blocks for rows and pieces, slices of columns, and groups of heads."""
+        units = self.threads // WARP * (WARP // (self.group_heads * self.head_lanes))
+        return ceil(items / units), self.slices(columns), ceil(self.heads / self.group_heads)
+
+
+def padded(width: int) -> int:
+    """Columns rounded up so that they can be loaded four at a time."""
+    return ceil(width / QUAD) * QUAD
 
 
 @cache
-def layout(
-    heads: int, channels: int, width: int, dtype: torch.dtype, state_dtype: torch.dtype
+def lay_out(
+    heads: int,
+    channels: int,
+    width: int,
+    dtype: torch.dtype,
+    state_dtype: torch.dtype,
+    factors: bool,
 ) -> Layout:
-    """Lanes for states of `width` columns of heads x channels."""
-    size = 4 if dtype == torch.float32 else 2  # numbers in the widest load
-    vector = next(v for v in (4, 2, 1) if v <= size and channels % v == 0)
+    """Lanes for rows of `width` columns of heads x channels, from a state or from its factors."""
+    single = dtype == torch.float32
+    vector = next(v for v in (4, 2, 1) if v <= (4 if single else 2) and channels % v == 0)
     per_lane = ceil(channels / (vector * WARP))
     head_lanes = ceil(channels / (vector * per_lane))
     held = per_lane * vector  # in one column
-    slices = ceil(width * held / REGISTERS[dtype])
-    columns = ceil(width / min(slices, width))
+    registers = (FACTOR_REGISTERS if factors else STATE_REGISTERS) // (1 if single else 2)
+    slices = min(ceil(width * held / registers), width)
+    columns = ceil(width / slices)
+    if factors and slices > 1:
+        columns = padded(columns)
+    loaded = held + columns if factors else held * columns
     return Layout(
-        real="float" if dtype == torch.float32 else "double",
+        real="float" if single else "double",
         state_bfloat16=int(state_dtype == torch.bfloat16),
+        factors=int(factors),
         heads=heads,
         channels=channels,
         width=width,
@@ -75,5 +95,5 @@ def layout(
         per_lane=per_lane,
         head_lanes=head_lanes,
         group_heads=min(heads, WARP // head_lanes),
-        unroll=max(1, min(4, REGISTERS[dtype] // (columns * held))),
+        unroll=max(1, min(4, LOAD_REGISTERS // (1 if single else 2) // loaded)),
     )

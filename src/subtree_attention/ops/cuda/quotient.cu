@@ -1,18 +1,18 @@
 // Read-outs to levels, and the gradient of that: the quotient of c numerators and a denominator.
 //
-// Given by the compiler's command line: REAL, HEADS, WIDTH (c + 1).
+// Given on the compiler's command line: REAL, HEADS, WIDTH (c + 1), PADDED (WIDTH in whole quads).
 
 typedef REAL real;
 constexpr int VALUES = WIDTH - 1;  // c
 
-// Some hops at a time: read-outs [hops, N, H, c + 1] of the hops first_hop, first_hop + 1, ...
 struct Quotient {
-  const real* readouts;
   const real* value;        // [N, H, c]
+  real* ones;               // [N, H, PADDED] = [value | 1 | -]
+  const real* readouts;     // [hops, N, H, c + 1] of the hops first_hop, first_hop + 1, ...
   const real* hop_weights;  // [K + 1, H], or null: all levels are wanted
   real* out;                // [N, H, c], or [K + 1, N, H, c] without weights
   const real* grad;         // of out
-  real* grad_readouts;      // as readouts
+  real* grad_readouts;      // [K, N, H, PADDED]
   real* grad_value;         // [N, H, c], what hop 0 brings
   real* products;           // [K + 1, N, H] = <grad, level>, for the gradient of the weights
   double eps;
@@ -25,6 +25,16 @@ __device__ real inverse(real denominator) {  // where no walk arrives, the level
   return denominator != 0 ? 1 / denominator : real(0);
 }
 
+__device__ real padded_value(const Quotient& a, size_t row, int x) {
+  return x < VALUES ? a.value[row * VALUES + x] : real(x == VALUES);
+}
+
+// ones = [value | 1]; a thread an entry.
+extern "C" __global__ void pad(const Quotient a) {
+  const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (entry < size_t(a.rows) * PADDED) a.ones[entry] = padded_value(a, entry / PADDED, entry % PADDED);
+}
+
 // out = weighted sum of levels, or the levels; a thread an entry of out.
 extern "C" __global__ void combine(const Quotient a) {
   const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -33,7 +43,7 @@ extern "C" __global__ void combine(const Quotient a) {
   const size_t row = entry / VALUES;
   const int x = entry % VALUES, head = row % HEADS;
   real sum = 0;
-  if (a.first_hop == 1) {  // hop 0 comes with the first lot
+  if (a.first_hop == 1) {  // hop 0 comes with hop 1
     sum = a.value[entry];
     if (a.hop_weights) sum *= a.hop_weights[head];
     else a.out[entry] = sum;
@@ -50,25 +60,24 @@ extern "C" __global__ void combine(const Quotient a) {
   if (a.hop_weights) a.out[entry] = sum;
 }
 
-// The quotient rule; a thread a row of the read-outs, blockIdx.y a hop (0: hop 0, with the first lot).
+// The quotient rule; a thread a row of the read-outs, blockIdx.y a hop.
 extern "C" __global__ void combine_backward(const Quotient a) {
   const size_t row = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= a.rows) return;
-  const bool zero = a.first_hop == 1 && blockIdx.y == 0;
-  const int i = blockIdx.y - (a.first_hop == 1);  // among the read-outs
-  const int hop = zero ? 0 : a.first_hop + i, head = row % HEADS;
+  const int hop = blockIdx.y, head = row % HEADS;
   const real weight = a.hop_weights ? a.hop_weights[hop * HEADS + head] : real(1);
   const real* grad = a.grad + row * VALUES;
   if (!a.hop_weights) grad += size_t(hop) * a.rows * VALUES;
   real product = 0;
-  if (zero) {
+  if (hop == 0) {
     for (int x = 0; x < VALUES; x++) {
       product += grad[x] * a.value[row * VALUES + x];
       a.grad_value[row * VALUES + x] = weight * grad[x];
     }
+    for (int x = 0; x < PADDED; x++) a.ones[row * PADDED + x] = padded_value(a, row, x);
   } else {
-    const real* readout = a.readouts + (size_t(i) * a.rows + row) * WIDTH;
-    real* grad_readout = a.grad_readouts + (size_t(i) * a.rows + row) * WIDTH;
+    const real* readout = a.readouts + (size_t(hop - 1) * a.rows + row) * WIDTH;
+    real* grad_readout = a.grad_readouts + (size_t(hop - 1) * a.rows + row) * PADDED;
     const real share = inverse(readout[VALUES] + real(a.eps));
     for (int x = 0; x < VALUES; x++) {
       product += grad[x] * (readout[x] * share);
