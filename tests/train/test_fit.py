@@ -11,6 +11,8 @@ import subtree_attention as sta
 from subtree_attention.train import folder as store
 from subtree_attention.train import loop
 from subtree_attention.train.evaluate import evaluate_folder
+from subtree_attention.train.run import Diverged, Epoch, RunResult
+from subtree_attention.train.step import Trainer
 
 QUICK = {"runs": 2, "epochs": 4, "patience": 3, "hops": 1, "heads": 2}
 
@@ -98,19 +100,19 @@ class StopAt:
     """A progress that stops the training like Ctrl-C does."""
 
     def __init__(self, run: int, epoch: int) -> None:
-        self.at, self.run = (run, epoch), 0
+        self.at = (run, epoch)
 
     def begin(self, folder: Path) -> None:
         pass
 
     def start_run(self, index: int, epoch: int) -> None:
-        self.run = index
+        pass
 
-    def epoch(self, now: loop.Epoch, best: loop.Epoch | None) -> None:
-        if (self.run, now.epoch) == self.at:
+    def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
+        if (index, now.epoch) == self.at:
             raise KeyboardInterrupt
 
-    def finish_run(self, result: loop.RunResult) -> None:
+    def finish_run(self, result: RunResult) -> None:
         pass
 
 
@@ -128,13 +130,12 @@ def test_interrupted_and_resumed_equals_never_stopped(result: loop.Result, tmp_p
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
-@pytest.mark.parametrize("place", ["evaluate", "step"])
+@pytest.mark.parametrize("place", ["_evaluate", "_gradients", "_descend"])
 def test_an_interrupt_in_the_middle_of_an_epoch_loses_no_exactness(
     place: str, result: loop.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = iter(range(100))
-    module, name = (loop, "evaluate") if place == "evaluate" else (torch.optim.Adam, "step")
-    original = getattr(module, name)
+    original = getattr(Trainer, place)
 
     def interrupted(*args: object, **kwargs: object) -> object:
         outcome = original(*args, **kwargs)
@@ -142,11 +143,11 @@ def test_an_interrupt_in_the_middle_of_an_epoch_loses_no_exactness(
             raise KeyboardInterrupt
         return outcome
 
-    monkeypatch.setattr(module, name, interrupted)
+    monkeypatch.setattr(Trainer, place, interrupted)
     out = tmp_path / "out"
     with pytest.raises(loop.Interrupted):
         sta.fit(result.config, out, device="cpu", checkpoint_seconds=0)
-    monkeypatch.setattr(module, name, original)
+    monkeypatch.setattr(Trainer, place, original)
     sta.fit(result.config, out, device="cpu", resume=True)
     for index in range(2):
         assert metrics(out / f"run-{index}") == metrics(result.folder / f"run-{index}")
@@ -209,7 +210,7 @@ def test_a_run_that_appears_while_the_graph_is_loaded_is_not_taken_for_ones_own(
 
 def test_a_model_that_breaks_in_the_last_epoch_is_no_result(tmp_path: Path) -> None:
     config = sta.recipe("digits", runs=1, lr=1e30, epochs=1)
-    with pytest.raises(loop.Diverged):
+    with pytest.raises(Diverged):
         sta.fit(config, tmp_path / "out", device="cpu")
     assert not (tmp_path / "out" / "summary.json").exists()
 
@@ -229,7 +230,7 @@ def test_other_folders_beside_the_runs_are_ignored(result: loop.Result, tmp_path
 
 def test_a_loss_that_is_not_a_number_stops_the_run_in_words(tmp_path: Path) -> None:
     config = sta.recipe("digits", runs=1, lr=1e30, epochs=30)
-    with pytest.raises(loop.Diverged, match=r"epoch \d+ of run 0 on digits .*lr 1e\+30"):
+    with pytest.raises(Diverged, match=r"epoch \d+ of run 0 on digits .*lr 1e\+30"):
         sta.fit(config, tmp_path / "out", device="cpu")
 
 

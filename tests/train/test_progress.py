@@ -7,7 +7,7 @@ from rich.console import Console
 
 from subtree_attention import recipe
 from subtree_attention.train import progress
-from subtree_attention.train.loop import Epoch, RunResult
+from subtree_attention.train.run import Epoch, RunResult
 
 CONFIG = recipe("digits", runs=2, epochs=100, patience=20)
 
@@ -23,13 +23,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_time_left_is_patience_now_and_the_usual_time_for_later_runs(clock: list[float]) -> None:
+def test_time_left_is_that_of_the_epochs_left_in_all_runs(clock: list[float]) -> None:
     lines = progress.Lines(CONFIG)
     lines.start_run(0, 0)
     clock[0] = 100.0  # the first epoch compiles, and does not count
-    assert lines.seconds_left(epoch(1), epoch(1)) is None
+    lines.note(0, epoch(1), epoch(1))
+    assert lines.seconds_left() is None
     clock[0] = 110.0  # 10 epochs in 10 seconds; the best was epoch 6, so patience ends at 26
-    assert lines.seconds_left(epoch(11), epoch(6)) == pytest.approx(15 + 25)
+    for number in range(2, 12):
+        lines.note(0, epoch(number), epoch(min(number, 6)))
+    assert lines.seconds_left() == pytest.approx(15 + 26)  # and another run like this one
+    lines.start_run(1, 0)  # beside it
+    assert lines.seconds_left() == pytest.approx(15 + 20)
 
 
 def test_plain_lines_come_now_and_then(
@@ -37,10 +42,10 @@ def test_plain_lines_come_now_and_then(
 ) -> None:
     lines = progress.Lines(CONFIG)
     lines.start_run(0, 0)
-    lines.epoch(epoch(1), epoch(1))
+    lines.epoch(0, epoch(1), epoch(1))
     assert capsys.readouterr().out == ""
     clock[0] = 11.0
-    lines.epoch(epoch(2), epoch(1))
+    lines.epoch(0, epoch(2), epoch(1))
     assert "run 1/2  epoch 2  loss 0.5000  val 80.00" in capsys.readouterr().out
     lines.finish_run(RunResult(0, 0, 0.8, 0.7, 1, 21, 30.0))
     assert "test 70.00" in capsys.readouterr().out
@@ -51,11 +56,12 @@ def test_bars_show_epoch_scores_and_minutes_left(clock: list[float]) -> None:
     console = Console(file=screen, force_terminal=True, width=120)
     with progress.Bars(CONFIG, console) as bars:
         bars.start_run(0, 0)
-        bars.epoch(epoch(1), epoch(1))
-        clock[0] = 59.6
-        bars.epoch(epoch(11), epoch(11))  # 20 more epochs at 5.96 s, then a run of 30
+        clock[0] = 1.0
+        bars.epoch(0, epoch(1), epoch(1))
+        clock[0] = 11.0
+        bars.epoch(0, epoch(2), epoch(2))  # 20 more epochs at 10 s, then a run of 22
         bars.display.refresh()
         shown = screen.getvalue()
     assert "best 80.00" in shown
-    assert "4:58 left" in shown
-    assert "11/31" in shown
+    assert "7:00 left" in shown
+    assert "2/22" in shown

@@ -46,12 +46,11 @@ class SparseLinear(Linear):
         if x.layout != torch.sparse_csr:
             return super().forward(F.dropout(x, self.dropout, self.training))
         matrix, transpose, order = _both_ways(x)
-        values = F.dropout(matrix.weight, self.dropout, self.training)
-        out = _SparseProduct.apply(
-            self.weight.t().contiguous(),
-            matrix._replace(weight=values),
-            transpose._replace(weight=values[order]),
-        )
+        if self.dropout and self.training:
+            values = F.dropout(matrix.weight, self.dropout)
+            matrix = matrix._replace(weight=values)
+            transpose = transpose._replace(weight=values[order])
+        out = _SparseProduct.apply(self.weight.t().contiguous(), matrix, transpose)
         return out if self.bias is None else out + self.bias
 
 

@@ -1,4 +1,8 @@
-"""Losses and scores of node classification, on whatever device the logits are."""
+"""Losses and scores of node classification, on the device and without a wait for the host.
+
+Each is made once for the nodes that it is about, and is then a function of all logits [N, C]:
+shapes do not change from epoch to epoch, so a GPU can replay them.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +12,69 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
-def accuracy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Share of nodes whose largest logit is the right one: [N, C], [N] -> []."""
-    return (logits.argmax(-1) == labels).double().mean()
+Loss = Callable[[Tensor], Tensor]
+Score = Callable[[Tensor], Tensor]
 
 
-def roc_auc(logits: Tensor, labels: Tensor) -> Tensor:
-    """Area under the ROC curve of the second class: [N, 2], [N] -> [].
+def accuracy(labels: Tensor, masks: Tensor) -> Score:
+    """Share of nodes whose largest logit is the right one: labels [N], masks [S, N] -> [S]."""
+    weights, sizes = masks.double(), masks.sum(1)
 
-    By the rank-sum formula, ties counted half; NaN if only one class is present.
+    def score(logits: Tensor) -> Tensor:
+        right = (logits.argmax(-1) == labels).double()
+        return weights @ right / sizes
+
+    return score
+
+
+def roc_auc(labels: Tensor, masks: Tensor) -> Score:
+    """Area under the ROC curve of the second of two classes: labels [N], masks [S, N] -> [S].
+
+    The share of pairs of a positive and a negative node that are in the right order, ties counted
+    half; NaN if only one class is present.
     """
-    if logits.size(-1) != 2:
-        raise ValueError(f"roc_auc is for two classes, got {logits.size(-1)} logits")
-    scores = torch.softmax(logits.double(), -1)[:, 1]
-    _, group, size = torch.unique(scores, return_inverse=True, return_counts=True)
-    last = size.cumsum(0).double()
-    rank = (last - (size - 1) / 2)[group]  # the mean rank of equal scores
-    positive = labels == 1
-    positives = positive.sum()
-    negatives = labels.numel() - positives
-    ranks = torch.where(positive, rank, 0).sum()
-    return (ranks - positives * (positives + 1) / 2) / (positives * negatives)
+    positive, negative = masks & (labels == 1), masks & (labels != 1)  # [S, N]
+    pairs = positive.sum(1) * negative.sum(1)
+
+    def score(logits: Tensor) -> Tensor:
+        if logits.size(-1) != 2:
+            raise ValueError(f"roc_auc is for two classes, got {logits.size(-1)} logits")
+        scores = torch.softmax(logits.double(), -1)[:, 1].contiguous()
+        ranked, order = scores.sort()
+        # Negatives below each rank; equal scores share the ranks from `first` to `last`.
+        below = F.pad(negative[:, order].long().cumsum(1), (1, 0))  # [S, N + 1]
+        first = torch.searchsorted(ranked, ranked)
+        last = torch.searchsorted(ranked, ranked, right=True)
+        twice = below[:, first] + below[:, last]
+        return (positive[:, order] * twice).sum(1).double() / (2 * pairs)
+
+    return score
 
 
-def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """[N, C], [N] -> []."""
-    return F.cross_entropy(logits, labels)
+def cross_entropy(labels: Tensor, mask: Tensor, classes: int) -> Loss:
+    """Mean cross-entropy of the nodes in the mask: labels, mask [N]."""
+    target = F.one_hot(labels, classes) * mask[:, None] / mask.sum()
+
+    def loss(logits: Tensor) -> Tensor:
+        return -(F.log_softmax(logits, -1) * target.to(logits)).sum()
+
+    return loss
 
 
-def binary(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy over the one-hot columns, as released for Deezer: [N, C], [N] -> []."""
-    return F.binary_cross_entropy_with_logits(logits, F.one_hot(labels, logits.size(-1)).to(logits))
+def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
+    """Mean binary cross-entropy over the one-hot columns, as released for Deezer."""
+    target, weight = F.one_hot(labels, classes).float(), mask[:, None] / (mask.sum() * classes)
+
+    def loss(logits: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            logits, target.to(logits), weight.to(logits), reduction="sum"
+        )
+
+    return loss
 
 
-Score = Callable[[Tensor, Tensor], Tensor]
-METRICS: dict[str, Score] = {"accuracy": accuracy, "roc_auc": roc_auc}
-LOSSES: dict[str, Score] = {"cross_entropy": cross_entropy, "binary": binary}
+METRICS: dict[str, Callable[[Tensor, Tensor], Score]] = {"accuracy": accuracy, "roc_auc": roc_auc}
+LOSSES: dict[str, Callable[[Tensor, Tensor, int], Loss]] = {
+    "cross_entropy": cross_entropy,
+    "binary": binary,
+}

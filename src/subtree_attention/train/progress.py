@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from .config import Config
-    from .loop import Epoch, RunResult
+    from .run import Epoch, RunResult
 
 LINE_SECONDS = 10.0
 """Plain lines come at most this often within a run."""
 
 
 class Progress(Protocol):
-    """What the loop tells. `epoch` comes after every epoch."""
+    """What the loop tells. `epoch` comes for every epoch; several runs may be under way."""
 
     def begin(self, folder: Path) -> None: ...
 
     def start_run(self, index: int, epoch: int) -> None: ...
 
-    def epoch(self, now: Epoch, best: Epoch | None) -> None: ...
+    def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None: ...
 
     def finish_run(self, result: RunResult) -> None: ...
 
@@ -35,7 +35,7 @@ class Silent:
     def start_run(self, index: int, epoch: int) -> None:
         pass
 
-    def epoch(self, now: Epoch, best: Epoch | None) -> None:
+    def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
         pass
 
     def finish_run(self, result: RunResult) -> None:
@@ -43,26 +43,42 @@ class Silent:
 
 
 class _Clock:
-    """How long is left, if the validation score does not improve any more."""
+    """Where the runs are, and how long is left if no validation score improves any more."""
 
     def __init__(self, config: Config) -> None:
-        self.config, self.finished = config, list[float]()
-        self.index, self.first = 0, (0, 0.0)
+        self.config = config
+        self.active: dict[int, tuple[int, int]] = {}  # run -> its epoch, and its last if so
+        self.finished: list[int] = []  # epochs of the finished runs
+        self.counted = 0
+        self.since: float | None = None
 
     def start_run(self, index: int, epoch: int) -> None:
-        self.index, self.first = index, (0, 0.0)
+        self.active[index] = (epoch, self._last(epoch))
 
-    def seconds_left(self, now: Epoch, best: Epoch | None) -> float | None:
-        """None as long as nothing can be said; the first epoch warms up and does not count."""
-        if not self.first[0]:
-            self.first = (now.epoch, time.monotonic())
-        epochs, spent = now.epoch - self.first[0], time.monotonic() - self.first[1]
-        if epochs < 1:
+    def note(self, index: int, now: Epoch, best: Epoch | None) -> None:
+        """An epoch is done. The first one of all warms up and starts the clock."""
+        self.active[index] = (now.epoch, self._last((best or now).epoch))
+        if self.since is None:
+            self.since = time.monotonic()
+        else:
+            self.counted += 1
+
+    def note_finished(self, result: RunResult) -> None:
+        self.active.pop(result.run, None)
+        self.finished.append(result.epochs)
+
+    def seconds_left(self) -> float | None:
+        """None as long as nothing can be said."""
+        if self.since is None or not self.counted:
             return None
-        last = min(self.config.epochs, (best or now).epoch + self.config.patience)
-        this_run = max(last - now.epoch, 0) * spent / epochs
-        usual = sum(self.finished) / len(self.finished) if self.finished else spent + this_run
-        return this_run + usual * (self.config.runs - self.index - 1)
+        here = sum(last - now for now, last in self.active.values())
+        known = self.finished or [last for _, last in self.active.values()]
+        waiting = self.config.runs - len(self.finished) - len(self.active)
+        epochs = here + waiting * sum(known) / len(known)
+        return epochs * (time.monotonic() - self.since) / self.counted
+
+    def _last(self, best: int) -> int:
+        return min(self.config.epochs, best + self.config.patience)
 
     def banner(self, folder: Path) -> str:
         """What is about to be trained, and where it goes."""
@@ -84,18 +100,19 @@ class Lines(_Clock):
     def begin(self, folder: Path) -> None:
         print(self.banner(folder), flush=True)
 
-    def epoch(self, now: Epoch, best: Epoch | None) -> None:
-        left = self.seconds_left(now, best)
+    def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
+        self.note(index, now, best)
+        left = self.seconds_left()
         if time.monotonic() - self.last >= LINE_SECONDS and left is not None:
             self.last = time.monotonic()
             print(
-                f"run {self.index + 1}/{self.config.runs}  epoch {now.epoch}  "
+                f"run {index + 1}/{self.config.runs}  epoch {now.epoch}  "
                 f"{_scores(now, best)}  about {left:.0f} s left",
                 flush=True,
             )
 
     def finish_run(self, result: RunResult) -> None:
-        self.finished.append(result.seconds)
+        self.note_finished(result)
         print(
             f"run {result.run + 1}/{self.config.runs}  {result.epochs} epochs  "
             f"val {100 * result.val:.2f}  test {100 * result.test:.2f}  {result.seconds:.1f} s",
@@ -104,7 +121,7 @@ class Lines(_Clock):
 
 
 class Bars(_Clock):
-    """A live display: one bar for the runs, one for the epochs of the current run."""
+    """A live display: one bar for the runs, one for the epochs of the runs under way."""
 
     def __init__(self, config: Config, console: Any) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
@@ -132,22 +149,19 @@ class Bars(_Clock):
     def __exit__(self, *_: object) -> None:
         self.display.stop()
 
-    def start_run(self, index: int, epoch: int) -> None:
-        super().start_run(index, epoch)
-        self.display.reset(self.epochs, completed=epoch, note="")
-
-    def epoch(self, now: Epoch, best: Epoch | None) -> None:
-        # The bar ends where patience would: it grows when the validation score improves.
-        total = min(self.config.epochs, (best or now).epoch + self.config.patience)
-        left = self.seconds_left(now, best)
+    def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
+        self.note(index, now, best)
+        left = self.seconds_left()
         minutes, seconds = divmod(round(left or 0), 60)
         note = _scores(now, best) + ("" if left is None else f"  {minutes}:{seconds:02d} left")
-        self.display.update(self.epochs, completed=now.epoch, total=total, note=note)
+        # The bar ends where patience would: it grows when the validation score improves.
+        completed, total = map(sum, zip(*self.active.values(), strict=True))
+        self.display.update(self.epochs, completed=completed, total=total, note=note)
 
     def finish_run(self, result: RunResult) -> None:
-        self.finished.append(result.seconds)
+        self.note_finished(result)
         self.display.update(
-            self.runs, completed=result.run + 1, note=f"last test {100 * result.test:.2f}"
+            self.runs, completed=len(self.finished), note=f"last test {100 * result.test:.2f}"
         )
 
 

@@ -1,0 +1,153 @@
+"""One run: a trainer, the history of its epochs, and how it is put on disk and taken up again."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch_geometric.data import Data
+
+from ..graph import Graph
+from ..nn import STAGNN
+from . import folder as store
+from .config import Config
+from .step import NOTES, Trainer
+
+READ_SECONDS = 0.1
+"""How often the notes of a GPU are read: what a person sees is at most that old."""
+
+
+class Diverged(RuntimeError):
+    """The loss or the outputs of a run are not finite any more."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of metrics.jsonl. Scores lie between 0 and 1."""
+
+    epoch: int
+    loss: float
+    train: float
+    val: float
+    test: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run: scores at its best validation epoch."""
+
+    run: int
+    seed: int
+    val: float
+    test: float
+    best_epoch: int
+    epochs: int
+    seconds: float
+
+
+class Run:
+    """A run under way."""
+
+    def __init__(
+        self, config: Config, index: int, data: Data, graph: Graph, out: Path, capture: bool
+    ) -> None:
+        self.config, self.index, self.folder = config, index, out / f"run-{index}"
+        self.sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
+        torch.manual_seed(config.seed + index)
+        model = STAGNN(**self.sizes, **config.model_settings()).to(data.y.device)
+        groups = model.parameter_groups(config.weight_decay)
+        self.trainer = Trainer(model, data, graph, config, groups, capture)
+        self.history: list[Epoch] = []
+        self.best: Epoch | None = None
+        self.seconds = 0.0  # spent before the checkpoint that this process started from
+        self.started = self.saved = time.monotonic()
+        self._restore()
+
+    @property
+    def epoch(self) -> int:
+        return self.history[-1].epoch if self.history else 0
+
+    @property
+    def epochs_left(self) -> int:
+        """How many epochs there are at least, if the validation score does not improve any more."""
+        waited = self.epoch - self.best.epoch if self.best else 0
+        return max(0, min(self.config.epochs - self.epoch, self.config.patience - waited))
+
+    def epochs_to_read(self) -> int:
+        """How many epochs to queue before the next look at their numbers.
+
+        Never past the end that patience sets, so that no epoch is wasted.
+        """
+        if self.trainer.replay is None:
+            return 1
+        per_epoch = self.elapsed() / max(self.epoch, 1)
+        return max(1, min(self.epochs_left, NOTES, int(READ_SECONDS / per_epoch)))
+
+    def record(self) -> list[Epoch]:
+        """Take over what the trainer has noted; the first of equally good epochs is the best."""
+        rows = self.trainer.read(since=self.epoch)
+        new = [Epoch(number, *row) for number, row in enumerate(rows, start=self.epoch + 1)]
+        for epoch in new:
+            if not math.isfinite(epoch.loss + epoch.val):
+                raise Diverged(self._diverged(epoch))
+            self.history.append(epoch)
+            if self.best is None or epoch.val > self.best.val:
+                self.best = epoch
+        return new
+
+    def elapsed(self) -> float:
+        return self.seconds + time.monotonic() - self.started
+
+    def checkpoint(self) -> None:
+        """Everything that the rest of the run depends on, in one file."""
+        if self.best is None:
+            return
+        header = {
+            "history": [asdict(epoch) for epoch in self.history],
+            "best": asdict(self.best),
+            "seconds": self.elapsed(),
+        }
+        path = self.folder / "checkpoint.safetensors"
+        store.write_tensors(path, self.trainer.state(), header)
+        self._write_metrics()
+        self.saved = time.monotonic()
+
+    def finish(self) -> RunResult:
+        """Write the results; only then is the checkpoint superfluous."""
+        assert self.best is not None  # a run has at least one epoch
+        best, seed = self.best, self.config.seed + self.index
+        seconds = round(self.elapsed(), 3)
+        result = RunResult(self.index, seed, best.val, best.test, best.epoch, self.epoch, seconds)
+        path = self.folder / "model.safetensors"
+        store.save_model(path, self.trainer.best_weights, self.config, self.sizes)
+        self._write_metrics()
+        store.write_json(self.folder / "summary.json", asdict(result))
+        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        return result
+
+    def _restore(self) -> None:
+        """Go on from the checkpoint, if there is one."""
+        path = self.folder / "checkpoint.safetensors"
+        if path.exists():
+            tensors, header = store.read_tensors(path)
+            self.trainer.load_state(tensors)
+            self.history = [Epoch(**epoch) for epoch in header["history"]]
+            self.best, self.seconds = Epoch(**header["best"]), header["seconds"]
+
+    def _write_metrics(self) -> None:
+        lines = "".join(json.dumps(asdict(epoch)) + "\n" for epoch in self.history)
+        store.write_bytes(self.folder / "metrics.jsonl", lines.encode())
+
+    def _diverged(self, epoch: Epoch) -> str:
+        config = self.config
+        return (
+            f"the model is not finite any more (loss {epoch.loss}) after epoch {epoch.epoch} of "
+            f"run {self.index} on {config.graph} "
+            f"(lr {config.lr}, weight decay {config.weight_decay}, dropout {config.dropout}, "
+            f"hops {config.hops}, heads {config.heads}, feature map {config.feature_map}, "
+            f"eps {config.eps}): try a smaller lr"
+        )

@@ -1,0 +1,231 @@
+"""Epochs on the device: nothing in them waits for the host.
+
+An epoch is a step of gradient descent, an evaluation, the scores, and keeping the weights if the
+validation score is the best so far. Its numbers are noted on the device and read now and then.
+
+Evaluating an epoch and computing the next gradients both need the same weights and nothing of each
+other, so they run side by side: a trainer is always one step of descent ahead. On a GPU an epoch is
+captured as a CUDA graph once shapes and memory have settled, and then only replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from ..graph import Graph
+from .config import Config
+from .metrics import LOSSES, METRICS
+
+EAGER_EPOCHS = 2
+"""Epochs before the capture: libraries allocate their workspaces in the first ones."""
+
+NOTES = 1024
+"""Epochs that can be noted before they are read."""
+
+
+class Trainer:
+    """Trains a model on one split of a graph, epoch by epoch.
+
+    Args:
+        model: anything that gives logits as `model(data.x, graph)`, on the device of the data.
+        data: with x, y, train_mask, val_mask and test_mask.
+        graph: as the model takes it.
+        config: learning rate, weight decay, loss and metric are taken from it.
+        groups: parameter groups of the optimiser; all parameters are decayed by default.
+        capture: replay a CUDA graph instead of calling the model every time.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Data,
+        graph: Graph,
+        config: Config,
+        groups: list[dict[str, Any]] | None = None,
+        capture: bool = True,
+    ) -> None:
+        self.model, self.x, self.graph = model, data.x, graph
+        self.device = data.y.device
+        on_gpu = self.device.type == "cuda"
+        self.capture = capture and on_gpu
+        groups = groups or [
+            {"params": list(model.parameters()), "weight_decay": config.weight_decay}
+        ]
+        self.optimizer = torch.optim.Adam(
+            groups, lr=config.lr, fused=on_gpu or None, capturable=on_gpu
+        )
+        masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
+        self.loss_of = LOSSES[config.loss](data.y, data.train_mask, int(data.y.max()) + 1)
+        self.scores_of = METRICS[config.metric](data.y, masks)
+
+        self.best_weights = {name: t.clone() for name, t in model.state_dict().items()}
+        self.best_score = self._tensor(-torch.inf)
+        self.loss = self._tensor(torch.nan)  # of the step that the model is ahead
+        self.notes = torch.zeros(NOTES, 4, dtype=torch.float64, device=self.device)
+        self.noted = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.ahead = False
+        self.between_epochs = True
+        self.eager_epochs = 0
+        self.replay: torch.cuda.CUDAGraph | None = None
+        self.streams = _Streams(self.device) if on_gpu else None
+
+    def advance(self, epochs: int) -> None:
+        """Queue some epochs. On a GPU this does not wait for them."""
+        with self._place():
+            for _ in range(epochs):
+                if self.replay is not None:
+                    self.replay.replay()
+                    continue
+                self.between_epochs = False
+                if not self.ahead:
+                    self._descend(self._gradients())
+                    self.ahead = True
+                    self._settle()
+                self._epoch()
+                self.eager_epochs += 1
+                self.between_epochs = True
+                if self.capture and self.eager_epochs >= EAGER_EPOCHS:
+                    self._capture()
+
+    def read(self, since: int) -> list[list[float]]:
+        """Loss and scores on training, validation and test nodes of the epochs after `since`, of
+        which `NOTES` are remembered. Waits for what is queued."""
+        with self._place():
+            epochs = range(since, int(self.noted))
+            return self.notes[[epoch % NOTES for epoch in epochs]].tolist() if epochs else []
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the next epochs depend on."""
+        tensors = _named("model", self.model.state_dict()) | _named("best", self.best_weights)
+        for index, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= _named(f"optimizer/{index}", moments)
+        tensors |= {"loss": self.loss, "best_score": self.best_score, "epochs": self.noted}
+        tensors["rng/cpu"] = torch.get_rng_state()
+        if self.streams is not None:
+            tensors["rng/cuda"] = self.streams.random.get_state()
+        self._settle()
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`."""
+        self.model.load_state_dict(_below("model", tensors))
+        for name, tensor in _below("best", tensors).items():
+            self.best_weights[name].copy_(tensor)
+        optimizer = self.optimizer.state_dict()
+        indices = [index for group in optimizer["param_groups"] for index in group["params"]]
+        moments = {index: _below(f"optimizer/{index}", tensors) for index in indices}
+        optimizer["state"] = {index: named for index, named in moments.items() if named}
+        self.optimizer.load_state_dict(optimizer)
+        self.loss.copy_(tensors["loss"])
+        self.best_score.copy_(tensors["best_score"])
+        self.noted.copy_(tensors["epochs"])
+        self.ahead = True
+        torch.set_rng_state(tensors["rng/cpu"])
+        if self.streams is not None and "rng/cuda" in tensors:
+            self.streams.random.set_state(tensors["rng/cuda"])
+        self._settle()
+
+    # ------------------------------------------------------------------------------ one epoch
+
+    def _epoch(self) -> None:
+        """Evaluate the weights as they are, and beside it take the next step of descent."""
+        with self.streams.beside() if self.streams else nullcontext():
+            self._evaluate()
+        loss = self._gradients()
+        if self.streams:
+            self.streams.join()
+        self._descend(loss)
+
+    def _gradients(self) -> Tensor:
+        self.model.train()
+        self.optimizer.zero_grad()
+        loss = self.loss_of(self.model(self.x, self.graph))
+        loss.backward()
+        return loss.detach()
+
+    def _descend(self, loss: Tensor) -> None:
+        self.optimizer.step()
+        self.loss.copy_(loss)
+
+    @torch.no_grad()
+    def _evaluate(self) -> None:
+        """Note the loss and the scores, and keep the weights if they are the best."""
+        self.model.eval()
+        logits = self.model(self.x, self.graph)
+        # A model with a logit that is not finite has no score.
+        scores = torch.where(logits.isfinite().all(), self.scores_of(logits), torch.nan)
+        self.notes.index_copy_(0, self.noted % NOTES, torch.cat([self.loss, scores])[None])
+        self.noted += 1
+        better = scores[1:2] > self.best_score
+        torch.where(better, scores[1:2], self.best_score, out=self.best_score)
+        for name, weight in self.model.state_dict().items():
+            best = self.best_weights[name]
+            torch.where(better, weight, best, out=best)
+
+    def _capture(self) -> None:
+        """Record an epoch as a CUDA graph; recording runs nothing."""
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize(self.device)
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            self._epoch()
+        finally:
+            graph.capture_end()
+        self.replay = graph
+
+    def _place(self) -> AbstractContextManager[None]:
+        return self.streams.own() if self.streams else nullcontext()
+
+    def _settle(self) -> None:
+        """Wait for the device, so that any other stream finds what was made here."""
+        if self.streams is not None:
+            torch.cuda.synchronize(self.device)
+
+    def _tensor(self, value: float) -> Tensor:
+        return torch.full((1,), value, dtype=torch.float64, device=self.device)
+
+
+class _Streams:
+    """The streams and the random numbers of one trainer, so that several can share a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        index = torch.cuda.current_device() if device.index is None else device.index
+        self.generator = torch.cuda.default_generators[index]
+        self.random = self.generator.clone_state()
+        self.main, self.side = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        torch.cuda.synchronize(device)  # what the trainer was made of is there
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Work on the own stream, with the own random numbers."""
+        before = self.generator.graphsafe_get_state()
+        self.generator.graphsafe_set_state(self.random)
+        try:
+            with torch.cuda.stream(self.main):
+                yield
+        finally:
+            self.generator.graphsafe_set_state(before)
+
+    def beside(self) -> torch.cuda.StreamContext:
+        """Work on a second stream, from where the first is now."""
+        self.side.wait_stream(self.main)
+        return torch.cuda.stream(self.side)
+
+    def join(self) -> None:
+        """The first stream waits for the second."""
+        self.main.wait_stream(self.side)
+
+
+def _named(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:
+    return {f"{prefix}/{name}": torch.as_tensor(tensor) for name, tensor in tensors.items()}
+
+
+def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    start = prefix + "/"
+    return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
