@@ -185,7 +185,7 @@ def evaluate(
 @app.command()
 def bench(
     graphs: Annotated[
-        list[str] | None, typer.Argument(help="Names from 'sta datasets'. [default: cora]")
+        list[str] | None, typer.Argument(help=r"Names from 'sta datasets'. \[default: cora]")
     ] = None,
     shape: Annotated[
         list[str] | None,
@@ -211,7 +211,7 @@ def bench(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="JSON file of the results, the plot goes beside it. [default: "
+            help="JSON file of the results, the plot goes beside it. \\[default: "
             "results/bench-DEVICE.json, with --scaling results/scaling-DEVICE.json]"
         ),
     ] = None,
@@ -242,16 +242,17 @@ def bench(
     _check.integer("rounds", rounds, 1)
     place = choose_device(device)
     common: dict[str, Any] = {"backend": backend, "rounds": rounds, "say": err_console.print}
+    path = out or Path(f"results/{'scaling' if scaling else 'bench'}-{place.type}.json")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file with --out")
     if scaling:
         if graphs or shape:
             raise ValueError("--scaling runs on random graphs of its own: name no graph or shape")
-        result = benchmark.scaling(place, limit=limit, **common)
-        path = out or Path(f"results/scaling-{place.type}.json")
+        result = benchmark.scale(place, limit=limit, **common)
     else:
         graphs = graphs or ([] if shape else ["cora"])
         common |= {"data_dir": data_dir, "mirror": mirror}
-        result = benchmark.run(graphs, shape or [], place, **common)
-        path = out or Path(f"results/bench-{place.type}.json")
+        result = benchmark.compare(graphs, shape or [], place, **common)
     benchmark.publish(result, path, out_console)
 
 

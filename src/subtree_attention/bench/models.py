@@ -85,8 +85,9 @@ PYG_MODELS = {
 class SparseGCN(nn.Module):
     """PyG's two-layer GCN on our sparse features and prepared products.
 
-    It walks on `Graph(edge_index, transition="sym", self_loops=True)`, and so shows what our way
-    of running an epoch costs without subtree attention.
+    It shows what our way of running an epoch costs without subtree attention. On
+    `Graph(edge_index, transition="sym", self_loops=True)` of an undirected graph it is the same
+    function as PyG's.
 
     Shapes:
         - x: `[N, in_channels]`, dense or `torch.sparse_csr`

@@ -26,7 +26,7 @@ class WrongResult(RuntimeError):
 
 
 def publish(result: dict[str, Any], path: Path, console: Console) -> None:
-    """Print a result of `run` or `scaling`, write it to `path`, and draw it beside that.
+    """Print a result of `compare` or `scale`, write it to `path`, and draw it beside that.
 
     Raises:
         WrongResult: after all that, if a version was refused; it names them.
@@ -179,7 +179,8 @@ def _draw_bars(panel: Axes, part: str, graphs: dict[str, Any]) -> None:
     panel.set_ylabel("ms")
     panel.set_title(PARTS[part])
     panel.set_xticks(range(len(graphs)), list(graphs))
-    panel.legend(fontsize=7, ncols=2)
+    if names:
+        panel.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     panel.grid(axis="y", alpha=0.3)
 
 

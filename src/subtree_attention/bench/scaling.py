@@ -23,6 +23,7 @@ from .measure import Measurement, measure
 
 HIDDEN, EPS = 64, 1e-5
 EDGES_PER_NODE = 10
+BASE_EDGES = {"cuda": 10**6, "cpu": 10**5}
 
 AXES: dict[str, list[int]] = {
     "edges": [10**4, 10**5, 10**6, 10**7, 10**8],
@@ -59,13 +60,13 @@ class Point:
         return 4 * (states + readouts) + 100 * self.edges
 
 
-def scaling(
+def scale(
     device: torch.device,
     *,
     backend: str = "auto",
     rounds: int = 5,
     limit: float = 20.0,
-    axes: dict[str, list[int]] = AXES,
+    axes: dict[str, list[int]] | None = None,
     say: Callable[[str], object] = print,
 ) -> dict[str, Any]:
     """Measure every axis; the result is what the JSON file holds.
@@ -75,13 +76,13 @@ def scaling(
         backend: how to compute the operator.
         rounds: how often every point is timed.
         limit: seconds of a point after which its axis ends.
-        axes: sizes of each axis, ascending.
+        axes: sizes of each axis, ascending; by default `AXES`.
         say: told what is going on.
     """
     backend = backends.choose(backend, device, torch.float32)
-    base = Point(edges=10**6 if device.type == "cuda" else 10**5)
+    base = Point(edges=BASE_EDGES[device.type])
     measured = {}
-    for axis, sizes in axes.items():
+    for axis, sizes in (axes or AXES).items():
         points = [replace(base, **{axis: size}) for size in sizes]
         say(f"{axis}: {sizes[0]:,} to {sizes[-1]:,}")
         measured[axis] = _measure_axis(points, device, backend, rounds, limit)

@@ -22,7 +22,7 @@ from .measure import Version, copy_bandwidth, measure
 Say = Callable[[str], object]
 
 
-def run(
+def compare(
     graphs: list[str],
     shapes: list[str],
     device: torch.device,
