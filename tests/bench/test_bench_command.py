@@ -1,6 +1,8 @@
 """`sta bench` as a user sees it: tables, the JSON file, refusals."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -156,6 +158,17 @@ def test_a_mistake_is_said_before_the_work_begins(sta, arguments, message, tmp_p
     assert message in err
     assert len(err.splitlines()) <= 2
     assert not list(tmp_path.iterdir())
+
+
+def test_measuring_needs_neither_rich_nor_matplotlib():
+    code = "import sys; sys.modules |= dict.fromkeys(['rich', 'typer', 'matplotlib', 'numba']); "
+    done = subprocess.run(
+        [sys.executable, "-c", code + "import subtree_attention.bench"],
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_help_teaches(sta):

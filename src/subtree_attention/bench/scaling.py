@@ -32,8 +32,8 @@ AXES: dict[str, list[int]] = {
     "classes": [2, 5, 10, 20, 40, 80],
 }
 
-CHECKED_NUMBERS = 10**9
-"""Points whose hops gather more numbers than this are not compared with float64."""
+CHECKED_NUMBERS = {"cuda": 10**11, "cpu": 10**9}
+"""Points whose hops gather more numbers than this are not compared with float64: it takes long."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ def _measure_point(point: Point, device: torch.device, backend: str, rounds: int
         graph.matrix(), graph.transpose()
         sizes = (point.hops, point.heads, point.key_channels, point.classes)
         task = attention.make_task(graph, *sizes, EPS)
-        checked = point.edges * HIDDEN * (point.classes + 1) * point.hops <= CHECKED_NUMBERS
+        numbers = point.hops * point.edges * HIDDEN * (point.classes + 1)
+        checked = numbers <= CHECKED_NUMBERS[device.type]
         version = attention.our_version(task, backend, checked)
     except (RuntimeError, MemoryError) as error:
         if not memory.is_out_of_memory(error):
