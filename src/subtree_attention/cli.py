@@ -222,8 +222,8 @@ def bench(
 
     Contenders: the published formulation edge by edge, sparse products by the library, and PyG's
     GCN, GAT, GraphSAGE, SGFormer and Polynormer. All are timed in turns in one run. What runs out
-    of memory is reported as such; a version whose result is wrong is not reported, and the
-    command fails.
+    of memory is reported as such; a version that breaks or whose result is wrong is not reported,
+    and the command fails.
 
     [bold]Examples[/bold]
 

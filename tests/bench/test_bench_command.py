@@ -50,7 +50,7 @@ def test_it_prints_two_tables_and_writes_everything_down(sta, tmp_path):
     for words in ("operator, forward", "epoch: training", "ours", "edge-wise", "PyG SGFormer"):
         assert words in out
     assert "uniform random graph" in out
-    assert f"{SHAPE} shape: preparing" in err
+    assert f"shape {SHAPE}: preparing" in err
     assert (tmp_path / "results/bench-cpu.png").stat().st_size > 1000
 
     result = json.loads((tmp_path / "results/bench-cpu.json").read_text())

@@ -8,7 +8,7 @@ Read in this order: `comparison.py` (the whole benchmark), `cases.py` (what it r
 """
 
 from .comparison import compare
-from .report import WrongResult, publish
+from .report import Refused, publish
 from .scaling import scale
 
-__all__ = ["WrongResult", "compare", "publish", "scale"]
+__all__ = ["Refused", "compare", "publish", "scale"]

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -81,16 +82,14 @@ def from_registry(
 ) -> Case:
     """A graph by its recipe, prepared from the raw files as at its first use."""
     config, seconds = recipe(name), dict[str, float]()
-    source, data = _timed(seconds, "load", lambda: _load_cold(config.graph, data_dir, mirror))
+    source, data = _timed(seconds, "load", partial(_load_cold, config.graph, data_dir, mirror))
     if config.encoding:
         encode = datasets.LaplacianEncoding(config.encoding)
-        data = _timed(seconds, "encoding", lambda: encode(data))
-    build = lambda: Graph(data.edge_index, data.num_nodes, transition=config.transition)  # noqa: E731
-    graph = _timed(seconds, "graph", build)
+        data = _timed(seconds, "encoding", partial(encode, data))
+    build = partial(Graph, data.edge_index, data.num_nodes, transition=config.transition)
+    graph, note = _timed(seconds, "graph", build), f"read from {source}"
     classes = datasets.info(name).num_classes
-    return Case(
-        config.graph, f"read from {source}", config, *_on(device, data, graph), classes, seconds
-    )
+    return Case(config.graph, note, config, *_on(device, data, graph), classes, seconds)
 
 
 def _load_cold(name: str, data_dir: Path | None, mirror: Path | None) -> tuple[str, Data]:
@@ -163,7 +162,7 @@ def from_shape(text: str, device: torch.device) -> Case:
     """A uniform random graph with random features and classes; the same for the same sizes."""
     shape, seconds = parse_shape(text), dict[str, float]()
     edge_index = random_edges(shape.nodes, shape.edges)
-    graph = _timed(seconds, "graph", lambda: Graph(edge_index, shape.nodes))
+    graph = _timed(seconds, "graph", partial(Graph, edge_index, shape.nodes))
     generator = np.random.default_rng(0)
     labels = torch.from_numpy(generator.integers(shape.classes, size=shape.nodes))
     data = Data(x=_random_features(shape, generator), edge_index=edge_index, y=labels)

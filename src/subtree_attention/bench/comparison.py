@@ -52,18 +52,20 @@ def compare(
         prepare[name] = partial(cases.from_registry, name, device, data_dir, mirror)
     for text in shapes:
         cases.parse_shape(text)
-        prepare[f"{text} shape"] = partial(cases.from_shape, text, device)
+        prepare[f"shape {text}"] = partial(cases.from_shape, text, device)
 
+    bandwidth = copy_bandwidth(device)
     result: dict[str, Any] = {
         "backend": backend,
         "rounds": rounds,
-        "copy_bytes_per_second": copy_bandwidth(device),
+        "copy_bytes_per_second": bandwidth,
         "graphs": {},
     }
     for name, make in prepare.items():
         say(f"{name}: preparing")
         case = make()
-        result["graphs"][name] = _measure_case(case, backend, rounds, result, say)
+        say(f"{name}: operator and epoch")
+        result["graphs"][case.name] = _measure_case(case, backend, rounds, bandwidth)
         del case  # before the next one is prepared
         memory.release(device)
     result["mean_ratio"] = {
@@ -73,23 +75,19 @@ def compare(
     return {**result, "environment": environment(device)}
 
 
-def _measure_case(
-    case: Case, backend: str, rounds: int, result: dict[str, Any], say: Say
-) -> dict[str, Any]:
+def _measure_case(case: Case, backend: str, rounds: int, bandwidth: float) -> dict[str, Any]:
     """Operator and epoch on one graph."""
     device, config = case.graph.device, case.config
     task = attention.make_task(
         case.graph, config.hops, config.heads, case.key_channels, case.classes, config.eps
     )
-    say(f"{case.name}: operator")
     operator = _measure_part(partial(attention.versions, task, backend), device, rounds)
     operator["needed_bytes"] = task.needed_bytes()
     for measured in operator["versions"].values():
         if measured["median"]:
             per_second = task.needed_bytes() / (1e-3 * measured["median"])
-            measured["copy_share"] = per_second / result["copy_bytes_per_second"]
+            measured["copy_share"] = per_second / bandwidth
     del task
-    say(f"{case.name}: epoch")
     epochs = _measure_part(partial(epoch.versions, case, backend), device, rounds)
     epochs["dense_feature_bytes"] = epoch.dense_bytes(case)
     return {**case.to_dict(), "operator": operator, "epoch": epochs}

@@ -54,23 +54,26 @@ class Version:
 
 @dataclass
 class Measurement:
-    """What came out for one version; `problem` says why there are no times."""
+    """What came out for one version; `problem` says why there are no times.
+
+    A version that is wrong or broken is `refused`; one that only lacks memory is not.
+    """
 
     milliseconds: list[float] = field(default_factory=list)
     batch: int = 1
     peak_bytes: int | None = None
     relative_error: float | None = None
     problem: str | None = None
-    wrong: bool = False
+    refused: bool = False
 
     @property
     def median(self) -> float | None:
         """The median time in milliseconds."""
         return statistics.median(self.milliseconds) if self.milliseconds else None
 
-    def fail(self, problem: str, wrong: bool = False) -> None:
+    def fail(self, problem: str, refused: bool) -> None:
         """Note why it is not reported, and drop what was measured so far."""
-        self.problem, self.wrong = problem, wrong
+        self.problem, self.refused = problem, refused
         self.milliseconds, self.peak_bytes, self.relative_error = [], None, None
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +83,7 @@ class Measurement:
             "peak_bytes": self.peak_bytes,
             "relative_error": self.relative_error,
             "problem": self.problem,
-            "wrong": self.wrong,
+            "refused": self.refused,
             "milliseconds": self.milliseconds,
             "batch": self.batch,
         }
@@ -89,7 +92,8 @@ class Measurement:
 def measure(versions: list[Version], device: torch.device, rounds: int) -> dict[str, Measurement]:
     """Check every version, then time those that are right: name -> measurement.
 
-    A version that runs out of memory, now or later, is noted as such and left out.
+    A version that runs out of memory or breaks, now or later, is noted as such and left out: the
+    others are worth their time all the same.
     """
     results = {version.name: Measurement() for version in versions}
     runs: dict[str, Run] = {}
@@ -153,7 +157,7 @@ def _check_and_build(result: Measurement, version: Version, device: torch.device
     if version.error is not None:
         error = version.error()
         if not error <= version.tolerance:  # also where it is not a number
-            result.fail(f"wrong result: relative error {error:.1e}", wrong=True)
+            result.fail(f"wrong result: relative error {error:.1e}", refused=True)
             return None
         result.relative_error = error
     taken = seconds(run, 1, device)
@@ -164,14 +168,16 @@ def _check_and_build(result: Measurement, version: Version, device: torch.device
 
 
 def _guarded(result: Measurement, device: torch.device, call: Callable[[], T]) -> T | None:
-    """`call()`, or None after noting in `result` that memory ran out."""
+    """`call()`, or None after noting in `result` what went wrong."""
     try:
         return call()
-    except (RuntimeError, MemoryError) as error:
-        if not memory.is_out_of_memory(error):
-            raise
+    except Exception as error:
+        if memory.is_out_of_memory(error):
+            result.fail("out of memory", refused=False)
+        else:
+            reason = (str(error).splitlines() or ["no reason given"])[0]
+            result.fail(f"failed: {type(error).__name__}: {reason}", refused=True)
     # Only now, outside of the handler, are the tensors of the failed call let go.
-    result.fail("out of memory")
     memory.release(device)
     return None
 

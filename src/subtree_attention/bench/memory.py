@@ -73,7 +73,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on whichever device."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _IN_WORDS)
+
+
+# Of torch's CPU allocator, of the CUDA runtime, of cuBLAS and cuSPARSE.
+_IN_WORDS = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
 
 
 def fits(num_bytes: int, device: torch.device) -> bool:

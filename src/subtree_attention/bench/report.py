@@ -21,15 +21,15 @@ COLUMNS = ("graph", "version", "ms", "x ours", "peak MB", "error")
 SIZES = ("edges", "nodes", "hops", "heads", "classes")
 
 
-class WrongResult(RuntimeError):
-    """A version computed something else than it should, and was not reported."""
+class Refused(RuntimeError):
+    """A version broke or computed something else than it should, and was not reported."""
 
 
 def publish(result: dict[str, Any], path: Path, console: Console) -> None:
     """Print a result of `compare` or `scale`, write it to `path`, and draw it beside that.
 
     Raises:
-        WrongResult: after all that, if a version was refused; it names them.
+        Refused: after all that, if a version was refused; it names them.
     """
     scaled = "axes" in result
     tables = _scaling_tables(result) if scaled else [_table(part, result) for part in PARTS]
@@ -40,9 +40,9 @@ def publish(result: dict[str, Any], path: Path, console: Console) -> None:
     write_json(path, result)
     console.print(f"written to {path}", soft_wrap=True, markup=False)
     console.print(_plot(result, path.with_suffix(".png")), soft_wrap=True, markup=False)
-    wrong = _wrong_points(result) if scaled else _wrong_versions(result)
-    if wrong:
-        raise WrongResult("not reported because it is wrong: " + "; ".join(wrong))
+    refused = _refused_points(result) if scaled else _refused_versions(result)
+    if refused:
+        raise Refused("not reported: " + "; ".join(refused))
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -91,8 +91,7 @@ def _table(part: str, result: dict[str, Any]) -> Table:
 def _cells(measured: dict[str, Any]) -> list[str]:
     """Time, ratio, peak, error and share of the copy bandwidth; a dash for what is not known."""
     if measured["problem"]:
-        problem = "wrong" if measured["wrong"] else measured["problem"]
-        return [problem, "-", "-", "-", "-"]
+        return [measured["problem"].split(":")[0], "-", "-", "-", "-"]
     return [
         _shown(measured["median"], "{:.3g}" if measured["median"] < 100 else "{:.0f}"),
         _shown(measured["ratio"], "{:.2f}"),
@@ -122,26 +121,26 @@ def _scaling_tables(result: dict[str, Any]) -> list[Table]:
     return tables
 
 
-# ---------------------------------------------------------------------------------- what is wrong
+# -------------------------------------------------------------------------------- what is refused
 
 
-def _wrong_versions(result: dict[str, Any]) -> list[str]:
+def _refused_versions(result: dict[str, Any]) -> list[str]:
     """What was refused on which graph, in words."""
     return [
         f"{version} ({part}) on {name}: {measured['problem']}"
         for name, graph in result["graphs"].items()
         for part in PARTS
         for version, measured in graph[part]["versions"].items()
-        if measured["wrong"]
+        if measured["refused"]
     ]
 
 
-def _wrong_points(result: dict[str, Any]) -> list[str]:
+def _refused_points(result: dict[str, Any]) -> list[str]:
     return [
         f"ours at {axis} = {point[axis]:,}: {point['problem']}"
         for axis, points in result["axes"].items()
         for point in points
-        if point["wrong"]
+        if point["refused"]
     ]
 
 
