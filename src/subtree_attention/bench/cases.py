@@ -85,7 +85,7 @@ def from_registry(
     source, data = _timed(seconds, "load", partial(_load_cold, config.graph, data_dir, mirror))
     if config.encoding:
         encode = datasets.LaplacianEncoding(config.encoding)
-        data = _timed(seconds, "encoding", partial(encode, data))
+        data = _timed(seconds, "encoding", lambda: encode(data))
     build = partial(Graph, data.edge_index, data.num_nodes, transition=config.transition)
     graph, note = _timed(seconds, "graph", build), f"read from {source}"
     classes = datasets.info(name).num_classes

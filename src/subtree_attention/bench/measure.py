@@ -124,7 +124,7 @@ def seconds(run: Run, times: int, device: torch.device) -> float:
     return time.perf_counter() - start
 
 
-def copy_bandwidth(device: torch.device, rounds: int = 5) -> float:
+def copy_bandwidth(device: torch.device, rounds: int = 5, times: int = 5) -> float:
     """Bytes a second that a plain copy of a large tensor reads and writes."""
     size = 2**28 if device.type == "cuda" else 2**25  # 1 GiB, or 128 MiB: beyond any cache
     source, target = (torch.zeros(size, device=device) for _ in range(2))
@@ -134,7 +134,8 @@ def copy_bandwidth(device: torch.device, rounds: int = 5) -> float:
             target.copy_(source)
 
     copy(1)
-    return 2 * source.nbytes / statistics.median(seconds(copy, 1, device) for _ in range(rounds))
+    taken = statistics.median(seconds(copy, times, device) for _ in range(rounds))
+    return 2 * source.nbytes * times / taken
 
 
 def relative_error(got: torch.Tensor, exact: torch.Tensor) -> float:
