@@ -159,21 +159,25 @@ def _plot(result: dict[str, Any], path: Path) -> str:
     else:
         width = max(8.0, 2.2 * len(result["graphs"]))
         figure = Figure(figsize=(width, 8), layout="constrained")
+        colours: dict[str, Any] = {}  # a version has the same in both panels
         for place, part in enumerate(PARTS, start=1):
-            _draw_bars(figure.add_subplot(2, 1, place), part, result["graphs"])
+            _draw_bars(figure.add_subplot(2, 1, place), part, result["graphs"], colours)
     figure.savefig(path, dpi=150)
     return f"drawn in {path}"
 
 
-def _draw_bars(panel: Axes, part: str, graphs: dict[str, Any]) -> None:
-    """A group of bars for each graph, a colour for each version."""
+def _draw_bars(panel: Axes, part: str, graphs: dict[str, Any], colours: dict[str, Any]) -> None:
+    """A group of bars for each graph; versions without a colour get the next one."""
+    from matplotlib import colormaps
+
     names = list(dict.fromkeys(v for graph in graphs.values() for v in graph[part]["versions"]))
     width = 0.8 / max(1, len(names))
     for index, name in enumerate(names):
         found = [graph[part]["versions"].get(name, {}).get("median") for graph in graphs.values()]
         bars = [(place, median) for place, median in enumerate(found) if median]
         places = [place + (index - (len(names) - 1) / 2) * width for place, _ in bars]
-        panel.bar(places, [median for _, median in bars], width, label=name)
+        colour = colours.setdefault(name, colormaps["tab20"](len(colours) % 20))
+        panel.bar(places, [median for _, median in bars], width, label=name, color=colour)
     panel.set_yscale("log")
     panel.set_ylabel("ms")
     panel.set_title(PARTS[part])
