@@ -104,7 +104,9 @@ def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
         assert word in out
 
 
-@pytest.mark.parametrize("command", [(), ("train",), ("evaluate",), ("datasets",), ("info",)])
+@pytest.mark.parametrize(
+    "command", [(), ("train",), ("evaluate",), ("bench",), ("datasets",), ("info",)]
+)
 def test_help_is_there(command: tuple[str, ...], run: Callable[..., Outcome]) -> None:
     code, out, _ = run(*command, "--help")
     assert code == 0

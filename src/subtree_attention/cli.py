@@ -1,4 +1,4 @@
-"""The command `sta`: train, evaluate, datasets, info.
+"""The command `sta`: train, evaluate, bench, datasets, info.
 
 A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
 in exit code 1; neither shows a traceback.
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from . import __version__, data
+from . import __version__, _check, data
 from .ops.backends import BACKENDS
 from .train import folder as store
 from .train.config import Config
@@ -188,6 +188,80 @@ def evaluate(
         values = (score.train, score.val, score.test, score.stored_test)
         table.add_row(str(score.run), *(f"{100 * value:.2f}" for value in values))
     out_console.print(table)
+
+
+@app.command()
+def bench(
+    graphs: Annotated[
+        list[str] | None, typer.Argument(help=r"Names from 'sta datasets'. \[default: cora]")
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A uniform random graph: corafull, arxiv, or NODES,EDGES,FEATURES,CLASSES; may "
+            "be given several times. Alone, it takes the place of cora."
+        ),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="How ours computes the operator: a name from 'sta info', or auto.")
+    ] = "auto",
+    scaling: Annotated[
+        bool,
+        typer.Option(
+            "--scaling", help="Instead: our operator over edges, hops, heads and classes."
+        ),
+    ] = False,
+    limit: Annotated[
+        float, typer.Option(help="With --scaling: seconds after which larger sizes are left out.")
+    ] = 20.0,
+    rounds: Annotated[int, typer.Option(help="How often every version is timed.")] = 7,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file of the results, the plot goes beside it. \\[default: "
+            "results/bench-DEVICE.json, with --scaling results/scaling-DEVICE.json]"
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Measure the operator and whole epochs against other ways to do the same.
+
+    Contenders: the published formulation edge by edge, sparse products by the library, and PyG's
+    GCN, GAT, GraphSAGE, SGFormer and Polynormer. All are timed in turns in one run. What runs out
+    of memory is reported as such; a version that breaks or whose result is wrong is not reported,
+    and the command fails.
+
+    [bold]Examples[/bold]
+
+    sta bench                          Cora, on a GPU if there is one
+
+    sta bench cora pubmed photo --rounds 15
+
+    sta bench --shape arxiv            a random graph as large as ogbn-arxiv
+
+    sta bench --shape 10000,50000,128,10 --device cpu --backend torch
+
+    sta bench --scaling                how time and memory grow
+    """
+    from . import bench as benchmark
+
+    _check.integer("rounds", rounds, 1)
+    place = choose_device(device)
+    common: dict[str, Any] = {"backend": backend, "rounds": rounds, "say": err_console.print}
+    path = out or Path(f"results/{'scaling' if scaling else 'bench'}-{place.type}.json")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file with --out")
+    if scaling:
+        if graphs or shape:
+            raise ValueError("--scaling runs on random graphs of its own: name no graph or shape")
+        result = benchmark.scale(place, limit=limit, **common)
+    else:
+        graphs = graphs or ([] if shape else ["cora"])
+        common |= {"data_dir": data_dir, "mirror": mirror}
+        result = benchmark.compare(graphs, shape or [], place, **common)
+    benchmark.publish(result, path, out_console)
 
 
 @app.command()

@@ -1,37 +1,14 @@
 """How much memory the operator takes: a state, and per hop in training no more than read-outs."""
 
-import warnings
-
 import pytest
 import torch
 from ops.cases import random_edges, random_inputs
-from torch.profiler import ProfilerActivity, profile
 
 from subtree_attention import subtree_attention
+from subtree_attention.bench.memory import peak
 
 NODES, HEADS, CHANNELS = 300, 2, (8, 5)  # d, c
 READOUT = NODES * HEADS * (CHANNELS[1] + 1) * 4  # bytes of one hop's read-outs in float32
-
-
-def peak_of(call, device: str) -> int:
-    """Most bytes that torch held at a time for what `call` allocated."""
-    call()  # whatever is compiled or cached on first use does not belong to the operator
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        call()
-        return torch.cuda.max_memory_allocated() - before
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch 2.11 speaks of its own events at every start
-        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-            call()
-    events = [e for e in trace.profiler.kineto_results.events() if e.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    assert peak > 0, "the profiler recorded no memory events"
-    return peak
 
 
 def peak_bytes(hops: int, training: bool, device: str, backend: str, num_edges: int = 1500) -> int:
@@ -46,7 +23,10 @@ def peak_bytes(hops: int, training: bool, device: str, backend: str, num_edges: 
         if training:
             torch.autograd.grad(out.sum(), inputs.all())
 
-    return peak_of(call, device)
+    call()  # whatever is compiled or cached on first use does not belong to the operator
+    _, most = peak(call, torch.device(device))
+    assert most > 0, "the profiler recorded no memory events"
+    return most
 
 
 def test_training_grows_with_the_hops_by_the_read_outs_only(device, backend):

@@ -50,7 +50,7 @@ class SparseLinear(Linear):
             values = F.dropout(matrix.weight, self.dropout)
             matrix = matrix._replace(weight=values)
             transpose = transpose._replace(weight=values[order])
-        out = _SparseProduct.apply(self.weight.t().contiguous(), matrix, transpose)
+        out = SparseProduct.apply(self.weight.t().contiguous(), matrix, transpose)
         return out if self.bias is None else out + self.bias
 
 
@@ -93,7 +93,7 @@ def check_dropout(dropout: float) -> float:
     return float(dropout)
 
 
-class _SparseProduct(torch.autograd.Function):
+class SparseProduct(torch.autograd.Function):
     """CSR times dense with a gradient for the dense factor: the features are data."""
 
     @staticmethod

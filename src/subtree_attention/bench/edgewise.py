@@ -1,15 +1,17 @@
 """The published formulation, edge by edge: what STA costs without the fast algorithm.
 
 Every hop sends the outer products k^T v and the keys along each edge with PyG's MessagePassing,
-so tensors of E x H x d x c numbers are formed, and autograd keeps them. It computes the same
-function as `subtree_attention` and serves as the yardstick of the benchmarks.
+so tensors of E x H x d x c numbers are formed. It computes the same function as
+`subtree_attention`.
 """
+
+from __future__ import annotations
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from subtree_attention import STAGNN, Graph
+from ..graph import Graph
 
 
 class Propagate(MessagePassing):
@@ -29,12 +31,12 @@ def edgewise_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    hop_weights: Tensor,
     graph: Graph,
     hops: int,
-    hop_weights: Tensor,
     eps: float,
 ) -> Tensor:
-    """As a backend: phi(q), phi(k) [N, H, d], value [N, H, c], hop_weights [K + 1, H]."""
+    """phi(q), phi(k) [N, H, d], value [N, H, c], hop_weights [K + 1, H] -> [N, H, c]."""
     walk = Propagate()
     edge_index, weight = graph.edge_index, graph.matrix(value.dtype).weight
     products, keys = key.unsqueeze(-1) * value.unsqueeze(-2), key
@@ -47,16 +49,6 @@ def edgewise_attention(
     return out
 
 
-class EdgewiseSTAGNN(STAGNN):
-    """STAGNN whose layer attends edge by edge; the parameters are the same."""
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        self.conv._attend_subtree = self._attend_subtree  # type: ignore[method-assign]
-
-    def _attend_subtree(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
-        phi, weights = self.conv.feature_map, self.conv.hop_weights()
-        assert weights is not None  # GPR or sum, as released
-        return edgewise_attention(
-            phi(query), phi(key), value, graph, self.conv.hops, weights, self.conv.eps
-        )
+def edge_tensor_bytes(graph: Graph, heads: int, key_channels: int, value_channels: int) -> int:
+    """What two tensors of the walk take in float32: the gathered states and the messages."""
+    return 2 * 4 * graph.num_edges * heads * key_channels * value_channels
