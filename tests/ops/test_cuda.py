@@ -36,6 +36,11 @@ def needs_nvrtc() -> None:
         pytest.skip(str(reason))
 
 
+def make_layout(shape, factors, dtype=torch.float32, state_dtype=torch.float32) -> Layout:
+    heads, channels, width = shape
+    return lay_out(heads, channels, width, width, dtype, state_dtype, factors)
+
+
 def compiled(place: Layout) -> str:
     source = files(cuda).joinpath("kernels.cu").read_text()
     return compiler.compile_source(source, place.macros, "90")[1]
@@ -45,19 +50,18 @@ class TestWithoutAGPU:
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
     @pytest.mark.parametrize("factors", [False, True])
     def test_a_layout_covers_every_channel_and_column_once(self, shape, factors):
-        place = lay_out(*shape, torch.float32, torch.float32, factors)
+        place = make_layout(shape, factors)
         lanes = place.group_heads * place.head_lanes
         held = place.head_lanes * place.per_lane * place.vector
         assert 0 < lanes <= WARP
         assert held >= place.channels > held - place.head_lanes * place.vector
-        slices = place.slices(place.width)
-        assert (slices - 1) * place.columns < place.width <= slices * place.columns
+        assert (place.slices - 1) * place.columns < shape[2] <= place.slices * place.columns
 
     @pytest.mark.parametrize("shape", SHAPES[:11], ids=str)
     @pytest.mark.parametrize("factors", [False, True])
     def test_the_papers_shapes_compile_and_fit_the_registers(self, shape, factors):
         needs_nvrtc()
-        report = compiled(lay_out(*shape, torch.float32, torch.float32, factors))
+        report = compiled(make_layout(shape, factors))
         spills = re.findall(r"(\d+) bytes spill stores", report)
         if not spills:
             pytest.skip("this NVRTC does not report spills")
@@ -68,7 +72,7 @@ class TestWithoutAGPU:
     def test_every_kind_of_shape_compiles(self, shape, dtypes):
         needs_nvrtc()
         for factors in (False, True):
-            compiled(lay_out(*shape, *(getattr(torch, name) for name in dtypes), factors))
+            compiled(make_layout(shape, factors, *(getattr(torch, name) for name in dtypes)))
 
     def test_the_quotients_compile(self):
         needs_nvrtc()

@@ -42,8 +42,7 @@ KEPT_BYTES = 2**28
 _Hop = structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
     "arrived",
-    ints="num_rows num_pieces num_nodes first_column columns add_own readout_width readout_adds "
-    "dot_planes",
+    ints="num_rows num_pieces num_nodes first_column add_own readout_width readout_adds dot_planes",
 )
 _Kept = structure(pointers="states others dot", ints="num_states num_nodes")  # as in kernels.cu
 _Quotient = structure(  # as in quotient.cu
@@ -237,9 +236,10 @@ def product(matrix: CSR, dense: Tensor) -> Tensor:
     if out.numel():
         width = dense.size(1)
         channels = next(d for d in range(min(width, 128), 0, -1) if width % d == 0)
-        place = lay_out(width // channels, channels, 1, dense.dtype, dense.dtype, factors=False)
-        hub = _Hub(place, matrix, 1, dense.dtype)
-        _launch_hop(place, matrix, hub, columns=1, old_state=_aligned(dense), new_state=out)
+        shape = (width // channels, channels, 1, 1, dense.dtype, dense.dtype)
+        place = lay_out(*shape, factors=False)
+        hub = _Hub(place, matrix, dense.dtype)
+        _launch_hop(place, matrix, hub, old_state=_aligned(dense), new_state=out)
     return out
 
 
@@ -336,8 +336,11 @@ class _Walk:
         self.query, self.value, self.hops = query, value, hops
         self.width = value.size(2) + 1
         self.state_dtype = state_dtype or query.dtype
-        shape = (*query.shape[1:], self.width, query.dtype, self.state_dtype)
-        self.from_factors, self.from_state = lay_out(*shape, True), lay_out(*shape, False)
+
+    def layout(self, columns: int, factors: bool) -> Layout:
+        """How so many columns are laid over lanes, from their factors or from a state."""
+        shape = (*self.query.shape[1:], self.width, columns)
+        return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
 
     def kept(self, memory: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """States [K - 1, N e H d] and read-outs [K, N, H, e] in what the forward pass keeps."""
@@ -361,7 +364,7 @@ class _Walk:
     def dots(self, together: bool = False) -> _Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
         columns = self._block_columns(together)
-        planes = max(p.slices(columns) for p in (self.from_factors, self.from_state))
+        planes = max(self.layout(columns, factors).slices for factors in (False, True))
         return _Dots(self.query.new_empty(planes, *self.query.shape))
 
     def _block_columns(self, together: bool) -> int:
@@ -385,7 +388,8 @@ class _Block:
 
     def __init__(self, walk: _Walk, matrix: CSR, first_column: int, columns: int) -> None:
         self.walk, self.first_column, self.columns = walk, first_column, columns
-        self.hub = _Hub(walk.from_state, matrix, columns, walk.query.dtype)
+        self.from_factors, self.from_state = walk.layout(columns, True), walk.layout(columns, False)
+        self.hub = _Hub(self.from_state, matrix, walk.query.dtype)
 
     def room(self) -> Tensor:
         """For the states before and after a hop, as far as there are any."""
@@ -402,15 +406,14 @@ class _Block:
         **parts: Any,
     ) -> None:
         """One hop from `old`, or from the factors; the parts are fields of `Hop` in kernels.cu."""
-        place = self.walk.from_factors if old is None else self.walk.from_state
+        place = self.from_factors if old is None else self.from_state
         if dots is not None:
             parts |= {"dot": dots.planes, "dot_planes": dots.filled}
-            dots.filled = max(dots.filled, place.slices(self.columns))
+            dots.filled = max(dots.filled, place.slices)
         _launch_hop(
             place,
             matrix,
             self.hub,
-            columns=self.columns,
             first_column=self.first_column,
             old_state=old,
             new_state=new,
@@ -419,7 +422,7 @@ class _Block:
 
     def dot_kept(self, states: Tensor, others: Tensor, dots: _Dots) -> None:
         """dots = sum over kept states and their columns."""
-        place, query = self.walk.from_state, self.walk.query
+        place, query = self.from_state, self.walk.query
         arguments = _filled(
             _Kept,
             states=states,
@@ -436,14 +439,14 @@ class _Block:
 class _Hub:
     """Where the pieces of a long row meet: their sums, and how many have arrived."""
 
-    def __init__(self, layout: Layout, matrix: CSR, columns: int, dtype: torch.dtype) -> None:
+    def __init__(self, layout: Layout, matrix: CSR, dtype: torch.dtype) -> None:
         pieces, device = _count(matrix.pieces), matrix.col.device
-        counters = pieces * columns * layout.heads  # a slice has a column at least
-        self.partial = torch.empty(pieces, columns, layout.row, dtype=dtype, device=device)
+        counters = pieces * layout.block * layout.heads  # a slice has a column at least
+        self.partial = torch.empty(pieces, layout.block, layout.row, dtype=dtype, device=device)
         self.arrived = torch.zeros(counters, dtype=torch.int32, device=device)
 
 
-def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, columns: int, **parts: Any) -> None:
+def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, **parts: Any) -> None:
     """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
     num_rows, num_pieces = _count(matrix.rows), _count(matrix.pieces)
     arguments = _filled(
@@ -457,10 +460,9 @@ def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, columns: int, **parts: A
         num_nodes=matrix.rowptr.numel() - 1,
         partial=hub.partial,
         arrived=hub.arrived,
-        columns=columns,
         **parts,
     )
-    grid = layout.grid(num_rows + num_pieces, columns)
+    grid = layout.grid(num_rows + num_pieces)
     _hop_module(layout, matrix.col.device).launch("walk", grid, layout.threads, arguments)
 
 

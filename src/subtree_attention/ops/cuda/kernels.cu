@@ -6,8 +6,9 @@
 // of a slice. Every sum has a fixed order, so the results are the same bits every time.
 //
 // Given on the compiler's command line (layout.py): REAL, STATE_BFLOAT16, FACTORS, HEADS, CHANNELS
-// (d), WIDTH (e), PADDED (e, rounded up to quads), COLUMNS (of a slice), VECTOR, PER_LANE,
-// HEAD_LANES, GROUP_HEADS (heads of a unit), UNROLL (neighbours in flight), THREADS (of a block).
+// (d), PADDED (e, rounded up to quads), BLOCK (columns of the state, all e or some of them), COLUMNS
+// (of a slice), VECTOR, PER_LANE, HEAD_LANES, GROUP_HEADS (heads of a unit), UNROLL (neighbours in
+// flight), THREADS (of a thread block).
 
 typedef REAL real;
 #if STATE_BFLOAT16
@@ -19,8 +20,10 @@ typedef real stored;
 constexpr int ROW = HEADS * CHANNELS;
 constexpr int UNIT_LANES = GROUP_HEADS * HEAD_LANES;
 constexpr int UNITS_PER_WARP = 32 / UNIT_LANES;
-constexpr bool ONE_SLICE = COLUMNS == WIDTH;
-constexpr bool QUADS = ONE_SLICE || COLUMNS % 4 == 0;  // a slice starts where a quad does
+constexpr bool ONE_SLICE = COLUMNS == BLOCK;
+constexpr bool QUADS = ONE_SLICE || (FACTORS && COLUMNS % 4 == 0);  // slices start where quads do
+constexpr int LIMIT = FACTORS && QUADS ? (BLOCK + 3) / 4 * 4 : BLOCK;  // where they all have ended
+constexpr int RESIDENT = 512;  // threads on a multiprocessor, so that each has registers for its loads
 constexpr int HELD = COLUMNS * PER_LANE * VECTOR;
 constexpr int MERGE = HELD < 64 ? 64 / HELD : 1;  // pieces in flight
 
@@ -54,16 +57,38 @@ __device__ void store(T* address, Pack<T> pack) {
   *reinterpret_cast<Pack<T>*>(address) = pack;
 }
 
-// A word as long as a pack, to load it past the L1 cache, which other blocks do not write to.
+// Loads that stay where they are written, so that many are under way before the first is waited
+// for: left to itself, the compiler loads a few at a time to save registers. Not through the L1
+// cache, where other blocks do not write to: `shared` is what they have just written.
 template <int BYTES> struct Word;
-template <> struct Word<4> { typedef int type; };
-template <> struct Word<8> { typedef int2 type; };
-template <> struct Word<16> { typedef int4 type; };
+template <> struct Word<2> {
+  unsigned short at[1];
+  __device__ void load(const void* p) { asm volatile("ld.global.u16 %0, [%1];" : "=h"(at[0]) : "l"(p)); }
+};
+template <> struct Word<4> {
+  unsigned at[1];
+  __device__ void load(const void* p) { asm volatile("ld.global.u32 %0, [%1];" : "=r"(at[0]) : "l"(p)); }
+};
+template <> struct Word<8> {
+  unsigned at[2];
+  __device__ void load(const void* p) {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(at[0]), "=r"(at[1]) : "l"(p));
+  }
+};
+template <> struct Word<16> {
+  unsigned at[4];
+  __device__ void load(const void* p) {
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(at[0]), "=r"(at[1]), "=r"(at[2]), "=r"(at[3])
+                 : "l"(p));
+  }
+};
 
-__device__ Pack<real> load_shared(const real* address) {
-  typedef Word<sizeof(Pack<real>)>::type Bits;
-  const Bits bits = __ldcg(reinterpret_cast<const Bits*>(address));
-  return *reinterpret_cast<const Pack<real>*>(&bits);
+template <typename T>
+__device__ Pack<T> load_now(const T* address) {
+  Word<sizeof(Pack<T>)> word;
+  word.load(address);
+  return *reinterpret_cast<const Pack<T>*>(&word);
 }
 
 // One launch: new = A old for some columns of the state, and what is made of a new row while it is in
@@ -73,21 +98,20 @@ struct Hop {
   const int4* pieces;   // [num_pieces, 2] the same, then (first piece of the row, how many, -, -)
   const int* col;       // [E]
   const real* weight;   // [E]
-  const stored* old_state;  // [N, columns, H * d]; with FACTORS it is left (x) right instead:
+  const stored* old_state;  // [N, BLOCK, H * d]; with FACTORS it is left (x) right instead:
   const real* left;         // [N, H, d]
   const real* right;        // [N, H, PADDED]
   const real* own;          // [N, H, d] and
   const real* other;        // [N, H, PADDED] of the row itself, for what follows
-  stored* new_state;        // [N, columns, H * d]
+  stored* new_state;        // [N, BLOCK, H * d]
   real* readout;            // [N, H, readout_width] (+)= own . new over key channels
   real* dot;                // [planes, N, H, d] (+)= other . new over the columns of a slice
-  real* partial;            // [num_pieces, columns, H * d] sums of pieces
+  real* partial;            // [num_pieces, BLOCK, H * d] sums of pieces
   int* arrived;             // [num_pieces, slices, H] pieces of a row so far; 0 before and after
   int num_rows;
   int num_pieces;
   int num_nodes;
   int first_column;  // of the state's columns among all e
-  int columns;       // of the state
   int add_own;       // new += own (x) other
   int readout_width;
   int readout_adds;
@@ -102,18 +126,19 @@ struct Lane {
 
   __device__ int channel(int p) const { return (p * HEAD_LANES + member) * VECTOR; }
   __device__ bool has(int p) const {
-    return CHANNELS % (HEAD_LANES * VECTOR) == 0 || channel(p) < CHANNELS;
+    return CHANNELS == HEAD_LANES * PER_LANE * VECTOR || channel(p) < CHANNELS;
   }
-  __device__ bool has_column(const Hop& hop, int x) const {
-    return ONE_SLICE || slice * COLUMNS + x < hop.columns;
+  // The last slice may begin in the one before, so that all are alike; what that one has is not
+  // this one's to write.
+  __device__ int start() const { return ONE_SLICE ? 0 : min(slice * COLUMNS, LIMIT - COLUMNS); }
+  __device__ bool owns(int x) const {
+    return ONE_SLICE || (start() + x >= slice * COLUMNS && start() + x < BLOCK);
   }
   __device__ int column(const Hop& hop, int x) const {  // among all e
-    return ONE_SLICE ? x : hop.first_column + slice * COLUMNS + x;
+    return hop.first_column + start() + x;
   }
-  __device__ size_t in_state(const Hop& hop, int node, int x, int p) const {
-    const int column = ONE_SLICE ? x : slice * COLUMNS + x;
-    const int columns = ONE_SLICE ? WIDTH : hop.columns;
-    return (size_t(node) * columns + column) * ROW + head * CHANNELS + channel(p);
+  __device__ size_t in_state(int node) const {
+    return (size_t(node) * BLOCK + start()) * ROW + head * CHANNELS;
   }
   __device__ size_t in_head(int node, int p) const {
     return (size_t(node) * HEADS + head) * CHANNELS + channel(p);
@@ -143,10 +168,9 @@ __device__ void clear(Sums& sums) {
 __device__ void load_channels(const Lane& lane, const real* from, int node, Channels& to) {
 #pragma unroll
   for (int p = 0; p < PER_LANE; p++) {
-    Pack<real> pack = {};
-    if (lane.has(p)) pack = load(from + lane.in_head(node, p));
+    const Pack<real> pack = load(from + lane.in_head(node, lane.has(p) ? p : 0));
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) to.at[p][i] = pack.at[i];
+    for (int i = 0; i < VECTOR; i++) to.at[p][i] = lane.has(p) ? pack.at[i] : real(0);
   }
 }
 
@@ -156,14 +180,13 @@ __device__ void load_columns(const Hop& hop, const Lane& lane, const real* from,
   if (QUADS) {
 #pragma unroll
     for (int x = 0; x < COLUMNS; x += 4) {
-      Quad quad = {};
-      if (lane.has_column(hop, x)) quad = *reinterpret_cast<const Quad*>(from + x);
+      const Quad quad = *reinterpret_cast<const Quad*>(from + x);
 #pragma unroll
       for (int i = 0; i < 4 && x + i < COLUMNS; i++) to.at[x + i] = quad.at[i];
     }
   } else {
 #pragma unroll
-    for (int x = 0; x < COLUMNS; x++) to.at[x] = lane.has_column(hop, x) ? from[x] : real(0);
+    for (int x = 0; x < COLUMNS; x++) to.at[x] = from[x];
   }
 }
 
@@ -179,7 +202,9 @@ __device__ void add_outer(real weight, const Channels& left, const Columns& righ
     }
 }
 
-// Add UNROLL rows of the old state: first all loads, then the sums. A node of -1 is none.
+// Add UNROLL rows of the old state: first all loads, then the sums. Nothing is loaded under a
+// condition, or the compiler waits between the loads: a lane without a channel loads another one
+// that is there, and nobody looks at what it makes of it.
 __device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, const real* weight,
                          Sums& sums) {
 #if FACTORS
@@ -187,8 +212,6 @@ __device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, cons
   Columns right[UNROLL];
 #pragma unroll
   for (int u = 0; u < UNROLL; u++) {
-    left[u] = {}, right[u] = {};
-    if (node[u] < 0) continue;
     load_channels(lane, hop.left, node[u], left[u]);
     load_columns(hop, lane, hop.right, node[u], right[u]);
   }
@@ -202,9 +225,8 @@ __device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, cons
     for (int x = 0; x < COLUMNS; x++)
 #pragma unroll
       for (int p = 0; p < PER_LANE; p++) {
-        got[u][x][p] = {};
-        if (node[u] >= 0 && lane.has_column(hop, x) && lane.has(p))
-          got[u][x][p] = load(hop.old_state + lane.in_state(hop, node[u], x, p));
+        const int channel = lane.channel(lane.has(p) ? p : 0);
+        got[u][x][p] = load_now(hop.old_state + lane.in_state(node[u]) + channel + x * ROW);
       }
 #pragma unroll
   for (int u = 0; u < UNROLL; u++)
@@ -218,27 +240,30 @@ __device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, cons
 #endif
 }
 
+// The ends and weights of UNROLL edges from `edge` on. Beyond the last they are the last one's end
+// and 0: that row is added anyway, so this changes nothing, whatever is in it.
+__device__ void load_edges(const Hop& hop, int edge, int last, int* node, real* weight) {
+#pragma unroll
+  for (int u = 0; u < UNROLL; u++) {
+    const int at = min(edge + u, last - 1);
+    node[u] = __ldg(hop.col + at);
+    weight[u] = __ldg(hop.weight + at);
+    if (edge + u >= last) weight[u] = 0;
+  }
+}
+
 // sums = the rows of the old state at the ends of the edges first .. last. The next indices are
 // under way while the rows of the present ones are.
 __device__ void gather(const Hop& hop, const Lane& lane, int first, int last, Sums& sums) {
+  clear(sums);
+  if (first == last) return;
   int node[UNROLL], next[UNROLL];
   real weight[UNROLL], next_weight[UNROLL];
-  clear(sums);
-#pragma unroll
-  for (int u = 0; u < UNROLL; u++) {
-    const bool there = first + u < last;
-    next[u] = there ? __ldg(hop.col + first + u) : -1;
-    next_weight[u] = there ? __ldg(hop.weight + first + u) : real(0);
-  }
+  load_edges(hop, first, last, next, next_weight);
   for (int edge = first; edge < last; edge += UNROLL) {
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      node[u] = next[u];
-      weight[u] = next_weight[u];
-      const bool there = edge + UNROLL + u < last;
-      next[u] = there ? __ldg(hop.col + edge + UNROLL + u) : -1;
-      next_weight[u] = there ? __ldg(hop.weight + edge + UNROLL + u) : real(0);
-    }
+    for (int u = 0; u < UNROLL; u++) node[u] = next[u], weight[u] = next_weight[u];
+    load_edges(hop, edge + UNROLL, last, next, next_weight);
     add_rows(hop, lane, node, weight, sums);
   }
 }
@@ -250,11 +275,11 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
   for (int x = 0; x < COLUMNS; x++)
 #pragma unroll
     for (int p = 0; p < PER_LANE; p++) {
-      if (!lane.has_column(hop, x) || !lane.has(p)) continue;
+      if (!lane.owns(x) || !lane.has(p)) continue;
       Pack<real> pack;
 #pragma unroll
       for (int i = 0; i < VECTOR; i++) pack.at[i] = sums.at[x][p][i];
-      store(hop.partial + lane.in_state(hop, piece, x, p), pack);
+      store(hop.partial + lane.in_state(piece) + lane.channel(p) + x * ROW, pack);
     }
   __threadfence();
   __syncwarp(lane.peers);
@@ -266,7 +291,7 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
   if (lane.member == 0) *counter = 0;
   __threadfence();
   clear(sums);
-  for (int other = first; other < first + count; other += MERGE) {
+  for (int other = 0; other < count; other += MERGE) {
     Pack<real> got[MERGE][COLUMNS][PER_LANE];
 #pragma unroll
     for (int u = 0; u < MERGE; u++)
@@ -274,9 +299,9 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
       for (int x = 0; x < COLUMNS; x++)
 #pragma unroll
         for (int p = 0; p < PER_LANE; p++) {
-          got[u][x][p] = {};
-          if (other + u < first + count && lane.has_column(hop, x) && lane.has(p))
-            got[u][x][p] = load_shared(hop.partial + lane.in_state(hop, other + u, x, p));
+          const int at = first + min(other + u, count - 1);
+          const int channel = lane.channel(lane.has(p) ? p : 0);
+          got[u][x][p] = load_now(hop.partial + lane.in_state(at) + channel + x * ROW);
         }
 #pragma unroll
     for (int u = 0; u < MERGE; u++)
@@ -285,7 +310,8 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
 #pragma unroll
         for (int p = 0; p < PER_LANE; p++)
 #pragma unroll
-          for (int i = 0; i < VECTOR; i++) sums.at[x][p][i] += got[u][x][p].at[i];
+          for (int i = 0; i < VECTOR; i++)
+            sums.at[x][p][i] += other + u < count ? got[u][x][p].at[i] : real(0);
   }
   return true;
 }
@@ -312,7 +338,7 @@ __device__ void read(const Hop& hop, const Lane& lane, int node, const Channels&
         all += __shfl_sync(lane.peers, total, lane.first + m);
     }
     const int column = lane.column(hop, x);
-    if (x % HEAD_LANES == lane.member && lane.has_column(hop, x) && column < hop.readout_width) {
+    if (x % HEAD_LANES == lane.member && lane.owns(x) && column < hop.readout_width) {
       real* address = hop.readout + (size_t(node) * HEADS + lane.head) * hop.readout_width + column;
       *address = hop.readout_adds ? *address + all : all;
     }
@@ -332,7 +358,8 @@ __device__ void dot(const Hop& hop, const Lane& lane, int node, const Columns& o
     for (int i = 0; i < VECTOR; i++) {
       real total = 0;
 #pragma unroll
-      for (int x = 0; x < COLUMNS; x++) total += other.at[x] * sums.at[x][p][i];
+      for (int x = 0; x < COLUMNS; x++)
+        if (lane.owns(x)) total += other.at[x] * sums.at[x][p][i];
       pack.at[i] += total;
     }
     store(address, pack);
@@ -344,15 +371,15 @@ __device__ void write(const Hop& hop, const Lane& lane, int node, const Sums& su
   for (int x = 0; x < COLUMNS; x++)
 #pragma unroll
     for (int p = 0; p < PER_LANE; p++) {
-      if (!lane.has_column(hop, x) || !lane.has(p)) continue;
+      if (!lane.owns(x) || !lane.has(p)) continue;
       Pack<stored> pack;
 #pragma unroll
       for (int i = 0; i < VECTOR; i++) pack.at[i] = narrowed(sums.at[x][p][i], stored());
-      store(hop.new_state + lane.in_state(hop, node, x, p), pack);
+      store(hop.new_state + lane.in_state(node) + lane.channel(p) + x * ROW, pack);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) walk(const Hop hop) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) walk(const Hop hop) {
   const int warp = threadIdx.x / 32, in_warp = threadIdx.x % 32;
   const int unit = in_warp / UNIT_LANES, in_unit = in_warp % UNIT_LANES;
   const int item = (blockIdx.x * (THREADS / 32) + warp) * UNITS_PER_WARP + unit;
@@ -401,10 +428,10 @@ extern "C" __global__ void dot_kept(const Kept kept) {
   Pack<real> sum = {};
   for (int s = 0; s < kept.num_states; s++) {
     const size_t row = size_t(s) * kept.num_nodes + node;
-    const stored* state = kept.states + row * WIDTH * ROW + channel;
+    const stored* state = kept.states + row * BLOCK * ROW + channel;
     const real* other = kept.others + (row * HEADS + head) * PADDED;
 #pragma unroll 8
-    for (int x = 0; x < WIDTH; x++) {
+    for (int x = 0; x < BLOCK; x++) {
       const Pack<stored> pack = load(state + size_t(x) * ROW);
 #pragma unroll
       for (int i = 0; i < VECTOR; i++) sum.at[i] += other[x] * widened(pack.at[i]);

@@ -11,11 +11,12 @@ import torch
 WARP = 32
 THREADS = 128
 QUAD = 4
-STATE_REGISTERS = 16
-"""Numbers of a row that a lane holds at most: the wider rest is other lanes' work (a slice). Few
-from a state, so that many neighbours are in flight; many from factors, which are read per slice."""
-FACTOR_REGISTERS = 64
-LOAD_REGISTERS = 64
+STATE_REGISTERS, FACTOR_REGISTERS = 16, 48
+"""Numbers of a row that a lane holds at most; more columns are other lanes' work (slices). Few when
+it gathers from a state, so that many neighbours are in flight; many from factors, since each slice
+reads them again."""
+
+STATE_LOADS, FACTOR_LOADS = 64, 32
 """Numbers that a lane has in flight at most."""
 
 
@@ -28,7 +29,8 @@ class Layout:
     factors: int
     heads: int
     channels: int
-    width: int
+    padded: int
+    block: int
     columns: int
     vector: int
     per_lane: int
@@ -39,22 +41,22 @@ class Layout:
 
     @property
     def macros(self) -> dict[str, str | int]:
-        own = {name.upper(): value for name, value in asdict(self).items()}
-        return {**own, "PADDED": padded(self.width)}
+        return {name.upper(): value for name, value in asdict(self).items()}
 
     @property
     def row(self) -> int:
         """H d, numbers in one column of a node."""
         return self.heads * self.channels
 
-    def slices(self, columns: int) -> int:
-        """Slices that so many columns are cut into."""
-        return ceil(columns / self.columns)
+    @property
+    def slices(self) -> int:
+        """Slices that the columns are cut into."""
+        return ceil(self.block / self.columns)
 
-    def grid(self, items: int, columns: int) -> tuple[int, int, int]:
+    def grid(self, items: int) -> tuple[int, int, int]:
         """Blocks for rows and pieces, slices of columns, and groups of heads."""
         units = self.threads // WARP * (WARP // (self.group_heads * self.head_lanes))
-        return ceil(items / units), self.slices(columns), ceil(self.heads / self.group_heads)
+        return ceil(items / units), self.slices, ceil(self.heads / self.group_heads)
 
 
 def padded(width: int) -> int:
@@ -67,33 +69,39 @@ def lay_out(
     heads: int,
     channels: int,
     width: int,
+    block: int,
     dtype: torch.dtype,
     state_dtype: torch.dtype,
     factors: bool,
 ) -> Layout:
-    """Lanes for rows of `width` columns of heads x channels, from a state or from its factors."""
+    """Lanes for `block` of `width` columns of heads x channels, from a state or from factors."""
     single = dtype == torch.float32
     vector = next(v for v in (4, 2, 1) if v <= (4 if single else 2) and channels % v == 0)
     per_lane = ceil(channels / (vector * WARP))
     head_lanes = ceil(channels / (vector * per_lane))
     held = per_lane * vector  # in one column
-    registers = (FACTOR_REGISTERS if factors else STATE_REGISTERS) // (1 if single else 2)
-    slices = min(ceil(width * held / registers), width)
-    columns = ceil(width / slices)
+    registers, loads = (
+        (FACTOR_REGISTERS, FACTOR_LOADS) if factors else (STATE_REGISTERS, STATE_LOADS)
+    )
+    if not single:
+        registers, loads = registers // 2, loads // 2
+    slices = min(ceil(block * held / registers), block)
+    columns = ceil(block / slices)
     if factors and slices > 1:
-        columns = padded(columns)
-    loaded = held + columns if factors else held * columns
+        columns = min(padded(columns), block)
+    loaded = held + padded(columns) if factors else held * columns
     return Layout(
         real="float" if single else "double",
         state_bfloat16=int(state_dtype == torch.bfloat16),
         factors=int(factors),
         heads=heads,
         channels=channels,
-        width=width,
+        padded=padded(width),
+        block=block,
         columns=columns,
         vector=vector,
         per_lane=per_lane,
         head_lanes=head_lanes,
         group_heads=min(heads, WARP // head_lanes),
-        unroll=max(1, min(4, LOAD_REGISTERS // (1 if single else 2) // loaded)),
+        unroll=max(1, min(8, loads // loaded)),
     )
