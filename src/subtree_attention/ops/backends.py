@@ -9,7 +9,7 @@ To add one: write the two functions, test them against `definition.py`, and add 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,21 +26,24 @@ class Backend:
     """How subtree attention is computed. `query` and `key` are phi(q), phi(k) >= 0.
 
     Attributes:
-        forward: `(query, key, value, hop_weights, matrix, hops, eps, keep_readouts)` ->
-            `(out, readouts)`. `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights`
-            [K + 1, H] or None, `matrix` the CSR of A. `out` is the weighted sum over hops
-            [N, H, c], or all levels [K + 1, N, H, c] without weights. `readouts` [K, N, H, c + 1]
-            are what the backward pass needs; empty unless `keep_readouts`.
-        backward: `(grad, query, key, value, hop_weights, readouts, matrix, transpose, hops, eps)`
+        forward: `(query, key, value, hop_weights, matrix, hops, eps, kept)` -> `(out, kept)`.
+            `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None,
+            `matrix` the CSR of A. `out` is the weighted sum over hops [N, H, c], or all levels
+            [K + 1, N, H, c] without weights. `kept` goes in as a shape and comes out as a tensor:
+            what the backward pass needs, of the shape that `kept_shape` says; [0] for nothing.
+        backward: `(grad, query, key, value, hop_weights, kept, matrix, transpose, hops, eps)`
             -> gradients of query, key, value and hop_weights (None without weights).
         refusal: `(device, dtype)` -> None if it can run there, otherwise why not.
         summary: one line for `sta info`.
+        kept_shape: `(key, value, hops)` -> the shape of `kept`; the read-outs [K, N, H, c + 1]
+            unless a backend has a rule of its own.
     """
 
     forward: Callable[..., tuple[Tensor, Tensor]]
     backward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor | None]]
     refusal: Callable[[torch.device, torch.dtype], str | None]
     summary: str
+    kept_shape: Callable[[Tensor, Tensor, int], tuple[int, ...]] = recurrence.readouts_shape
 
 
 BACKENDS: dict[str, Backend] = {
@@ -49,6 +52,7 @@ BACKENDS: dict[str, Backend] = {
         cpu.backward,
         cpu.refusal,
         "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64",
+        cpu.kept_shape,
     ),
     "torch": Backend(
         recurrence.forward,
@@ -88,10 +92,11 @@ def run(
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Backend`."""
     inputs = [query, key, value] if hop_weights is None else [query, key, value, hop_weights]
-    keep = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    kept = BACKENDS[backend].kept_shape(key, value, hops) if training else (0,)
     matrix, transpose = graph.matrix(value.dtype), graph.transpose(value.dtype)
     out, _ = _forward(
-        query, key, value, hop_weights, *matrix, *transpose, hops, float(eps), keep, backend
+        query, key, value, hop_weights, *matrix, *transpose, hops, float(eps), kept, backend
     )
     return out
 
@@ -115,7 +120,7 @@ def _forward(
     weight_t: Tensor,
     hops: int,
     eps: float,
-    keep_readouts: bool,
+    kept: Sequence[int],
     backend: str,
 ) -> tuple[Tensor, Tensor]:
     with _full_precision(query):
@@ -127,7 +132,7 @@ def _forward(
             CSR(rowptr, col, weight),
             hops,
             eps,
-            keep_readouts,
+            kept,
         )
 
 
@@ -135,12 +140,10 @@ def _forward(
 def _(
     query: Tensor, key: Tensor, value: Tensor, hop_weights: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor]:
-    hops, _, keep_readouts, _ = rest[-4:]
-    num_nodes, heads, channels = value.shape
+    hops, _, kept, _ = rest[-4:]
     levels = (hops + 1,) if hop_weights is None else ()
-    out = value.new_empty(*levels, num_nodes, heads, channels)
-    kept = value.new_empty(hops if keep_readouts else 0, num_nodes, heads, channels + 1)
-    return out, kept
+    out = value.new_empty(*levels, *value.shape)
+    return out, value.new_empty(kept)
 
 
 @torch.library.custom_op("subtree_attention::backward", mutates_args=())
@@ -150,7 +153,7 @@ def _backward(
     key: Tensor,
     value: Tensor,
     hop_weights: Tensor | None,
-    readouts: Tensor,
+    kept: Tensor,
     rowptr: Tensor,
     col: Tensor,
     weight: Tensor,
@@ -168,7 +171,7 @@ def _backward(
             key.contiguous(),
             value.contiguous(),
             hop_weights,
-            readouts,
+            kept,
             CSR(rowptr, col, weight),
             CSR(rowptr_t, col_t, weight_t),
             hops,
@@ -199,7 +202,7 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
     query, key, value, hop_weights, *csrs, hops, eps, _, backend = inputs
     ctx.save_for_backward(query, key, value, hop_weights, output[1], *csrs)
     ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)  # or autograd makes zeros as large as the read-outs
+    ctx.set_materialize_grads(False)  # or autograd makes zeros as large as what is kept
     ctx.hops, ctx.eps, ctx.backend = hops, eps, backend
 
 

@@ -1,12 +1,15 @@
 """The CPU backend: the recurrence with its read-outs fused into the walk, compiled by Numba.
 
-The same algorithm as `recurrence.py`, one pass over the state per hop instead of several. Numba is
+The same algorithm as `recurrence.py`, one pass over the state per hop instead of several. For few
+hops the states are kept for the backward pass, which then need not walk them again. Numba is
 imported at the first call; its machine code is kept on disk, so only the very first run compiles.
 """
 
 from __future__ import annotations
 
-import threading
+import math
+import weakref
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 
@@ -15,15 +18,57 @@ import torch
 from torch import Tensor
 
 from ..graph import CSR
-from .recurrence import start, with_ones
 
-SCRATCH_BYTES = 2**28
-"""Two states up to this size are kept for the next call, one pair per thread."""
+KEPT_HOPS = 16
+"""Training keeps the states of no more hops than these."""
 
-CHUNK_ROWS = 256
-"""Rows that a thread takes at a time."""
+KEPT_BYTES = 2**28
+"""Training keeps the states if they take no more bytes than these; otherwise the read-outs."""
 
-_scratch = threading.local()
+POOL_BYTES = 2**29
+"""Memory of states that is held for the next call."""
+
+ALIGNMENT = 64
+"""Where rows of a state start: a cache line, so that a vector never lies across two."""
+
+
+class Pool:
+    """Memory for states, used again when nobody holds it any more.
+
+    Fresh memory costs page faults that take longer than a hop.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}  # by bytes
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        """An empty tensor of that shape; its memory comes back when the tensor is gone."""
+        count = math.prod(shape) * dtype.itemsize
+        try:
+            memory = self._free[count].pop()
+        except (KeyError, IndexError):
+            memory = np.empty(count + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
+        start = -memory.ctypes.data % ALIGNMENT
+        view = memory[start : start + count].view(dtype).reshape(shape)
+        weakref.finalize(view, self._give, count, memory).atexit = False
+        return torch.from_numpy(view)  # the tensor's storage holds the view
+
+    def _give(self, count: int, memory: np.ndarray) -> None:
+        if self.free_bytes() + count > POOL_BYTES:
+            self.clear()
+        if count <= POOL_BYTES:
+            self._free.setdefault(count, []).append(memory)
+
+    def free_bytes(self) -> int:
+        """What is held and not in use."""
+        return sum(count * len(held) for count, held in list(self._free.items()))
+
+    def clear(self) -> None:
+        """Let go of what is not in use."""
+        self._free.clear()
+
+
+POOL = Pool()
 
 
 def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -45,6 +90,21 @@ def _numba_problem() -> str | None:
     return None
 
 
+def kept_shape(key: Tensor, value: Tensor, hops: int) -> tuple[int, ...]:
+    """What training keeps: the states [K, N, H, c + 1, d] or the read-outs [K, N, H, c + 1].
+
+    Kept states spare a third of the gathers of a training step. The rule: up to `KEPT_HOPS` hops
+    and `KEPT_BYTES` bytes; beyond, the states are walked again, and what grows with K is the
+    read-outs only.
+    """
+    num_nodes, heads, channels = value.shape
+    readouts = (hops, num_nodes, heads, channels + 1)
+    states = (*readouts, key.size(-1))
+    if hops <= KEPT_HOPS and math.prod(states) * value.element_size() <= KEPT_BYTES:
+        return states
+    return readouts
+
+
 def forward(
     query: Tensor,
     key: Tensor,
@@ -53,23 +113,31 @@ def forward(
     matrix: CSR,
     hops: int,
     eps: float,
-    keep_readouts: bool,
+    kept: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
-    kernels = _kernels()
-    out, kept = start(value, hop_weights, hops, keep_readouts)
-    scales = _scales(hop_weights, hops, value)
-    adjacency, eps = _arrays(*matrix), value.numpy().dtype.type(eps)
-    old, new = _two_states(key, value)
-    kernels.outer(*_arrays(key, with_ones(value)), old)
-    spare = value.new_empty(*value.shape[:2], value.size(-1) + 1)
+    (kernels, workers), dtype = _kernels(), value.numpy().dtype
+    summed, scales = hop_weights is not None, _scales(hop_weights, hops, value)
+    out = value.new_empty(value.shape if summed else (hops + 1, *value.shape))
+    memory = POOL.take(tuple(kept), dtype)
+    keeps_states, keeps_readouts = memory.dim() == 5, memory.dim() == 4
+    spare = _readout(value)
+    adjacency, (q, k, v) = _arrays(*matrix), _arrays(query, key, value)
+    two, narrow = [_state(key, value), _state(key, value)], _state(key, value, workers)
+    old = two[0]
+    kernels.scale(v, scales[0], (out if summed else out[0]).numpy())
+    kernels.first_state(k, v, old)
     for hop in range(1, hops + 1):
-        readout = (kept[hop - 1] if keep_readouts else spare).numpy()
-        target = (out[hop] if hop_weights is None else out).numpy()
-        kernels.walk_and_read(*adjacency, old, new, query.numpy(), readout)
-        kernels.quotient(readout, eps, scales[hop], hop_weights is not None, target)
-        old, new = new, old
-    return out, kept
+        if keeps_states:
+            new = memory[hop - 1].numpy()
+        else:  # the last state is only read
+            new = two[hop % 2] if hop < hops else narrow
+        readout = memory[hop - 1].numpy() if keeps_readouts else spare
+        target = (out if summed else out[hop]).numpy()
+        hop_arguments = q, dtype.type(eps), scales[hop], summed, readout, target
+        kernels.walk_and_read(workers, *adjacency, old, new, *hop_arguments)
+        old = new
+    return out, memory
 
 
 def backward(
@@ -78,79 +146,78 @@ def backward(
     key: Tensor,
     value: Tensor,
     hop_weights: Tensor | None,
-    readouts: Tensor,
+    kept: Tensor,
     matrix: CSR,
     transpose: CSR,
     hops: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and hop weights: see `backends.Backend.backward`."""
-    kernels = _kernels()
-    scales, dtype = _scales(hop_weights, hops, value), value.numpy().dtype
-    grad_readout = np.empty(readouts.shape[1:], dtype)
-    products = value.new_empty(value.shape[:2])
-    q, k, v = _arrays(query, key, with_ones(value))
-    forwards, backwards = _arrays(*matrix), _arrays(*transpose)
-
-    def form_grad_readout(hop: int) -> None:
-        """dR_hop, into the one buffer that there is; <grad, STA_hop> into `products`."""
-        level = grad if hop_weights is not None else grad[hop]
-        arguments = level.numpy(), readouts[hop - 1].numpy(), dtype.type(eps), scales[hop]
-        kernels.quotient_backward(*arguments, grad_readout, products.numpy())
-
+    kernels, workers = _kernels()
+    summed, scales = hop_weights is not None, _scales(hop_weights, hops, value)
+    q, k, v, g = _arrays(query, key, value, grad)
+    epsilon, held = v.dtype.type(eps), kept.numpy()
+    products = value.new_empty(hops + 1, *value.shape[:2])
     grad_query, grad_key = torch.zeros_like(query), torch.zeros_like(key)
-    grad_value = grad[0].clone() if hop_weights is None else grad * hop_weights[0, :, None]
-    grad_weights = [(grad * value).sum((0, 2))] if hop_weights is not None else []
-    old, new = _two_states(key, value)
-    kernels.outer(k, v, old)
-    for hop in range(1, hops + 1):
-        form_grad_readout(hop)
-        if hop_weights is not None:
-            grad_weights.append(products.sum(0))
-        kernels.walk_for_query(*forwards, old, new, grad_readout, grad_query.numpy())
+    grad_value = torch.empty_like(value)
+    room = _readout(value), _readout(value)
+
+    def turn(hop: int) -> tuple[np.ndarray, ...]:
+        """What a kernel needs to form dR_hop."""
+        level = g if summed else g[hop]
+        at_hop = products[hop].numpy(), grad_query.numpy()
+        return q, level, epsilon, scales[hop], *room, *at_hop
+
+    two, narrow = [_state(key, value), _state(key, value)], _state(key, value, workers)
+    if kept.dim() == 4:  # read-outs: the states have to be walked again
+        forwards, old = _arrays(*matrix), two[0]
+        kernels.first_state(k, v, old)
+        for hop in range(1, hops + 1):
+            new = two[hop % 2] if hop < hops else narrow
+            kernels.walk_for_query(workers, *forwards, old, new, *turn(hop))
+            old = new
+
+    backwards, old, new = _arrays(*transpose), *two
+    if hops:
+        kernels.last_gradient(workers, held[hops - 1], old, *turn(hops))
+    else:
+        old.fill(0)
+    for hop in range(hops - 1, 0, -1):
+        kernels.walk_back(workers, *backwards, held[hop - 1], old, new, *turn(hop))
         old, new = new, old
-
-    if hops:  # the buffer holds dR_K by now
-        kernels.outer(q, grad_readout, old)
-        for hop in range(hops - 1, 0, -1):
-            form_grad_readout(hop)
-            kernels.walk_back(*backwards, old, new, q, grad_readout)
-            old, new = new, old
-        ends = grad_key.numpy(), grad_value.numpy()
-        kernels.walk_home(*backwards, old, new, k, v, *ends)
-    weights = torch.stack(grad_weights) if grad_weights else None
-    return grad_query, grad_key, grad_value, weights
+    level = g if summed else g[0]
+    ends = products[0].numpy(), grad_key.numpy(), grad_value.numpy()
+    kernels.walk_home(workers, *backwards, old, narrow, k, v, level, scales[0], *ends)
+    return grad_query, grad_key, grad_value, products.sum(1) if summed else None
 
 
-def _kernels() -> ModuleType:
-    """The compiled loops, told to use as many threads as torch does."""
+def _kernels() -> tuple[ModuleType, int]:
+    """The compiled loops, and how many threads they use: as many as torch does."""
     import numba
 
     from . import _numba_kernels
 
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    numba.set_num_threads(min(torch.get_num_threads(), most))
-    # Rows are handed out in small lots: a thread that finds its core taken (torch's own threads
-    # wait actively for a while) does not hold up the others.
-    numba.set_parallel_chunksize(CHUNK_ROWS)
-    return _numba_kernels
+    threads = min(torch.get_num_threads(), most)
+    numba.set_num_threads(threads)
+    return _numba_kernels, threads
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
     return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
 
 
-def _two_states(key: Tensor, value: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Room for the state before and after a step, [N, H, c + 1, d] each.
+def _state(key: Tensor, value: Tensor, rows: int | None = None) -> np.ndarray:
+    """Room for a state [N, H, c + 1, d], or for that many of its rows."""
+    num_nodes, heads, channels = value.shape
+    shape = (num_nodes if rows is None else rows, heads, channels + 1, key.size(-1))
+    return POOL.take(shape, value.numpy().dtype).numpy()
 
-    Fresh memory costs page faults that take longer than a hop, so a small one is kept.
-    """
-    shape = (2, *value.shape[:2], value.size(-1) + 1, key.size(-1))
-    kept = getattr(_scratch, "states", None)
-    if kept is None or kept.shape != shape or kept.dtype != value.dtype:
-        kept = torch.empty(shape, dtype=value.dtype)
-        _scratch.states = kept if kept.nbytes <= SCRATCH_BYTES else None
-    return kept[0].numpy(), kept[1].numpy()
+
+def _readout(value: Tensor) -> np.ndarray:
+    """Room for the read-outs of a hop, [N, H, c + 1]."""
+    num_nodes, heads, channels = value.shape
+    return POOL.take((num_nodes, heads, channels + 1), value.numpy().dtype).numpy()
 
 
 def _scales(hop_weights: Tensor | None, hops: int, value: Tensor) -> np.ndarray:

@@ -10,6 +10,8 @@ they are stored, where cuSPARSE's product may differ from call to call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,22 +27,22 @@ def forward(
     matrix: CSR,
     hops: int,
     eps: float,
-    keep_readouts: bool,
+    kept: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
-    out, kept = start(value, hop_weights, hops, keep_readouts)
+    out, readouts = start(value, hop_weights, hops), value.new_empty(kept)
     state = first_state(key, value)
     for hop in range(1, hops + 1):
         state = step(matrix, state)
         readout = read(query, state)
-        if keep_readouts:
-            kept[hop - 1] = readout
+        if readouts.numel():
+            readouts[hop - 1] = readout
         level = quotient(readout, eps)
         if hop_weights is None:
             out[hop] = level
         else:
             out.addcmul_(level, hop_weights[hop, :, None])
-    return out, kept
+    return out, readouts
 
 
 def backward(
@@ -93,18 +95,19 @@ def backward(
     return grad_query, grad_key, grad_value, torch.stack(grad_weights)
 
 
-def start(
-    value: Tensor, hop_weights: Tensor | None, hops: int, keep_readouts: bool
-) -> tuple[Tensor, Tensor]:
-    """The output with hop 0 in it, and room for the read-outs; shapes as in `Backend.forward`."""
+def readouts_shape(key: Tensor, value: Tensor, hops: int) -> tuple[int, ...]:
+    """What training keeps: the read-outs, [K, N, H, c + 1]."""
     num_nodes, heads, channels = value.shape
-    kept = value.new_empty(hops if keep_readouts else 0, num_nodes, heads, channels + 1)
-    if hop_weights is None:
-        out = value.new_empty(hops + 1, num_nodes, heads, channels)
-        out[0] = value
-    else:
-        out = value * hop_weights[0, :, None]
-    return out, kept
+    return (hops, num_nodes, heads, channels + 1)
+
+
+def start(value: Tensor, hop_weights: Tensor | None, hops: int) -> Tensor:
+    """The output with hop 0 in it; shape as in `Backend.forward`."""
+    if hop_weights is not None:
+        return value * hop_weights[0, :, None]
+    out = value.new_empty(hops + 1, *value.shape)
+    out[0] = value
+    return out
 
 
 def first_state(key: Tensor, value: Tensor) -> Tensor:
