@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
@@ -118,24 +119,23 @@ def forward(
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
     (kernels, workers), dtype = _kernels(), value.numpy().dtype
     summed, scales = hop_weights is not None, _scales(hop_weights, hops, value)
+    shape = value.size(1), value.size(2) + 1, key.size(2)
     out = value.new_empty(value.shape if summed else (hops + 1, *value.shape))
     memory = POOL.take(tuple(kept), dtype)
-    keeps_states, keeps_readouts = memory.dim() == 5, memory.dim() == 4
-    spare = _readout(value)
+    has_states, has_readouts = memory.dim() == 5, memory.dim() == 4
     adjacency, (q, k, v) = _arrays(*matrix), _arrays(query, key, value)
-    two, narrow = [_state(key, value), _state(key, value)], _state(key, value, workers)
-    old = two[0]
-    kernels.scale(v, scales[0], (out if summed else out[0]).numpy())
-    kernels.first_state(k, v, old)
+    levels = [out] * (hops + 1) if summed else list(out)
+    spare, epsilon = _room(dtype, len(value), *shape[:2]), dtype.type(eps)
+    states = _rooms(dtype, len(value), shape, workers)
+    old = states[0]
+    kernels.begin(workers, shape, k, v, scales[0], old, *_arrays(levels[0]))
     for hop in range(1, hops + 1):
-        if keeps_states:
-            new = memory[hop - 1].numpy()
-        else:  # the last state is only read
-            new = two[hop % 2] if hop < hops else narrow
-        readout = memory[hop - 1].numpy() if keeps_readouts else spare
-        target = (out if summed else out[hop]).numpy()
-        hop_arguments = q, dtype.type(eps), scales[hop], summed, readout, target
-        kernels.walk_and_read(workers, *adjacency, old, new, *hop_arguments)
+        new = states[hop % 2] if hop < hops else states[2]  # the last state is only read
+        if has_states:
+            (new,) = _arrays(memory[hop - 1])
+        readout = _arrays(memory[hop - 1])[0] if has_readouts else spare
+        at_hop = q, epsilon, scales[hop], summed, readout, *_arrays(levels[hop])
+        kernels.walk_and_read(workers, shape, *adjacency, old, new, *at_hop)
         old = new
     return out, memory
 
@@ -153,42 +153,43 @@ def backward(
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and hop weights: see `backends.Backend.backward`."""
-    kernels, workers = _kernels()
+    (kernels, workers), dtype = _kernels(), value.numpy().dtype
     summed, scales = hop_weights is not None, _scales(hop_weights, hops, value)
-    q, k, v, g = _arrays(query, key, value, grad)
-    epsilon, held = v.dtype.type(eps), kept.numpy()
+    shape = value.size(1), value.size(2) + 1, key.size(2)
+    q, k, v = _arrays(query, key, value)
+    levels = [*_arrays(grad)] * (hops + 1) if summed else _arrays(*grad)
     products = value.new_empty(hops + 1, *value.shape[:2])
-    grad_query, grad_key = torch.zeros_like(query), torch.zeros_like(key)
-    grad_value = torch.empty_like(value)
-    room = _readout(value), _readout(value)
+    grads = torch.zeros_like(query), torch.empty_like(key), torch.empty_like(value)
+    grad_query, grad_key, grad_value = _arrays(*grads)
+    room = [_room(dtype, len(value), *shape[:2]) for _ in range(2)]
 
-    def turn(hop: int) -> tuple[np.ndarray, ...]:
-        """What a kernel needs to form dR_hop."""
-        level = g if summed else g[hop]
-        at_hop = products[hop].numpy(), grad_query.numpy()
-        return q, level, epsilon, scales[hop], *room, *at_hop
+    def turn(hop: int) -> tuple[Any, ...]:
+        """What a kernel needs to form dR_hop: `hop` of the kernels."""
+        at_hop = levels[hop], dtype.type(eps), scales[hop]
+        return q, *at_hop, *room, *_arrays(products[hop]), grad_query
 
-    two, narrow = [_state(key, value), _state(key, value)], _state(key, value, workers)
-    if kept.dim() == 4:  # read-outs: the states have to be walked again
-        forwards, old = _arrays(*matrix), two[0]
-        kernels.first_state(k, v, old)
+    states = _rooms(dtype, len(value), shape, workers)
+    has_states = kept.dim() == 5
+    if not has_states:  # they have to be walked again
+        forwards, old = _arrays(*matrix), states[0]
+        kernels.begin(workers, shape, k, v, scales[0], old, grad_value)  # written again below
         for hop in range(1, hops + 1):
-            new = two[hop % 2] if hop < hops else narrow
-            kernels.walk_for_query(workers, *forwards, old, new, *turn(hop))
+            new = states[hop % 2] if hop < hops else states[2]
+            kernels.walk_for_query(workers, shape, *forwards, old, new, turn(hop))
             old = new
 
-    backwards, old, new = _arrays(*transpose), *two
+    backwards, held, (old, new, last) = _arrays(*transpose), _arrays(*kept), states
     if hops:
-        kernels.last_gradient(workers, held[hops - 1], old, *turn(hops))
+        kernels.last_gradient(workers, shape, held[-1], has_states, old, turn(hops))
     else:
         old.fill(0)
     for hop in range(hops - 1, 0, -1):
-        kernels.walk_back(workers, *backwards, held[hop - 1], old, new, *turn(hop))
+        at_hop = held[hop - 1], has_states, old, new, turn(hop)
+        kernels.walk_back(workers, shape, *backwards, *at_hop)
         old, new = new, old
-    level = g if summed else g[0]
-    ends = products[0].numpy(), grad_key.numpy(), grad_value.numpy()
-    kernels.walk_home(workers, *backwards, old, narrow, k, v, level, scales[0], *ends)
-    return grad_query, grad_key, grad_value, products.sum(1) if summed else None
+    ends = levels[0], scales[0], *_arrays(products[0]), grad_key, grad_value
+    kernels.walk_home(workers, shape, *backwards, old, last, k, v, *ends)
+    return *grads, products.sum(1) if summed else None
 
 
 def _kernels() -> tuple[ModuleType, int]:
@@ -204,20 +205,20 @@ def _kernels() -> tuple[ModuleType, int]:
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
-    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+    """The tensors' memory, flat."""
+    return tuple(tensor.detach().contiguous().numpy().reshape(-1) for tensor in tensors)
 
 
-def _state(key: Tensor, value: Tensor, rows: int | None = None) -> np.ndarray:
-    """Room for a state [N, H, c + 1, d], or for that many of its rows."""
-    num_nodes, heads, channels = value.shape
-    shape = (num_nodes if rows is None else rows, heads, channels + 1, key.size(-1))
-    return POOL.take(shape, value.numpy().dtype).numpy()
+def _room(dtype: np.dtype, *shape: int) -> np.ndarray:
+    """Room for an array of that shape, flat."""
+    return POOL.take((math.prod(shape),), dtype).numpy()
 
 
-def _readout(value: Tensor) -> np.ndarray:
-    """Room for the read-outs of a hop, [N, H, c + 1]."""
-    num_nodes, heads, channels = value.shape
-    return POOL.take((num_nodes, heads, channels + 1), value.numpy().dtype).numpy()
+def _rooms(
+    dtype: np.dtype, num_nodes: int, shape: tuple[int, ...], workers: int
+) -> list[np.ndarray]:
+    """Room for two states, and for one node's state per thread."""
+    return [_room(dtype, count, *shape) for count in (num_nodes, num_nodes, workers)]
 
 
 def _scales(hop_weights: Tensor | None, hops: int, value: Tensor) -> np.ndarray:
