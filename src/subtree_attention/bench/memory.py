@@ -7,12 +7,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+
+from ..ops import cpu
 
 T = TypeVar("T")
 
@@ -33,15 +34,9 @@ def peak(call: Callable[[], T], device: torch.device) -> tuple[T, int]:
 
 
 def _peak_on_cpu(call: Callable[[], T]) -> tuple[T, int]:
-    # In a thread of its own: a backend may keep memory for the next call of its thread, and that
-    # counts as well.
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(_profiled, call).result()
-
-
-def _profiled(call: Callable[[], T]) -> tuple[T, int]:
     from torch.profiler import ProfilerActivity, profile
 
+    cpu.POOL.clear()  # what a backend takes from its own pool is counted below
     with _quiet(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
         result = call()
     recorded: Any = trace.profiler
@@ -50,7 +45,7 @@ def _profiled(call: Callable[[], T]) -> tuple[T, int]:
     for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()
         most = max(most, held)
-    return result, most
+    return result, most + cpu.POOL.free_bytes()
 
 
 @contextmanager

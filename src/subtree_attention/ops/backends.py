@@ -60,6 +60,7 @@ BACKENDS: dict[str, Backend] = {
         cpu.backward,
         cpu.refusal,
         "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64",
+        cpu.kept_shape,
     ),
     "torch": Backend(
         recurrence.forward,

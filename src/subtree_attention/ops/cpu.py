@@ -1,30 +1,75 @@
 """The CPU backend: the recurrence with its read-outs fused into the walk, compiled by Numba.
 
-The same algorithm as `recurrence.py`, one pass over the state per hop instead of several. Numba is
+The same algorithm as `recurrence.py`, one pass over the state per hop instead of several. For few
+hops the states are kept for the backward pass, which then need not walk them again. Numba is
 imported at the first call; its machine code is kept on disk, so only the very first run compiles.
 """
 
 from __future__ import annotations
 
-import threading
+import math
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..graph import CSR
-from .recurrence import start, with_ones
 
-SCRATCH_BYTES = 2**28
-"""Two states up to this size are kept for the next call, one pair per thread."""
+KEPT_HOPS = 16
+"""Training keeps the states of no more hops than these."""
 
-CHUNK_ROWS = 256
-"""Rows that a thread takes at a time."""
+KEPT_BYTES = 2**28
+"""Training keeps the states if they take no more bytes than these; otherwise the read-outs."""
 
-_scratch = threading.local()
+POOL_BYTES = 2**29
+"""Memory of states that is held for the next call."""
+
+ALIGNMENT = 64
+"""Where rows of a state start: a cache line, so that a vector never lies across two."""
+
+
+class Pool:
+    """Memory for states, used again when nobody holds it any more.
+
+    Fresh memory costs page faults that take longer than a hop.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}  # by bytes
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        """An empty tensor of that shape; its memory comes back when the tensor is gone."""
+        count = math.prod(shape) * dtype.itemsize
+        try:
+            memory = self._free[count].pop()
+        except (KeyError, IndexError):
+            memory = np.empty(count + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
+        start = -memory.ctypes.data % ALIGNMENT
+        view = memory[start : start + count].view(dtype).reshape(shape)
+        weakref.finalize(view, self._give, count, memory).atexit = False
+        return torch.from_numpy(view)  # the tensor's storage holds the view
+
+    def _give(self, count: int, memory: np.ndarray) -> None:
+        if self.free_bytes() + count > POOL_BYTES:
+            self.clear()
+        if count <= POOL_BYTES:
+            self._free.setdefault(count, []).append(memory)
+
+    def free_bytes(self) -> int:
+        """What is held and not in use."""
+        return sum(count * len(held) for count, held in list(self._free.items()))
+
+    def clear(self) -> None:
+        """Let go of what is not in use."""
+        self._free.clear()
+
+
+POOL = Pool()
 
 
 def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -46,6 +91,21 @@ def _numba_problem() -> str | None:
     return None
 
 
+def kept_shape(key: Tensor, value: Tensor, hops: int) -> tuple[int, ...]:
+    """What training keeps: the states [K, N, H, c + 1, d] or the read-outs [K, N, H, c + 1].
+
+    Kept states spare a third of the gathers of a training step. The rule: up to `KEPT_HOPS` hops
+    and `KEPT_BYTES` bytes; beyond, the states are walked again, and what grows with K is the
+    read-outs only.
+    """
+    num_nodes, heads, channels = value.shape
+    readouts = (hops, num_nodes, heads, channels + 1)
+    states = (*readouts, key.size(-1))
+    if hops <= KEPT_HOPS and math.prod(states) * value.element_size() <= KEPT_BYTES:
+        return states
+    return readouts
+
+
 def forward(
     query: Tensor,
     key: Tensor,
@@ -57,20 +117,27 @@ def forward(
     kept: Sequence[int],
 ) -> tuple[Tensor, Tensor]:
     """Walk `hops` steps, read out after each: see `backends.Backend.forward`."""
-    kernels = _kernels()
-    out, readouts = start(value, hop_weights, hops), value.new_empty(kept)
-    scales = _scales(hop_weights, hops, value)
-    adjacency, eps = _arrays(*matrix[:3]), value.numpy().dtype.type(eps)
-    old, new = _two_states(key, value)
-    kernels.outer(*_arrays(key, with_ones(value)), old)
-    spare = value.new_empty(*value.shape[:2], value.size(-1) + 1)
+    (kernels, workers), dtype = _kernels(), value.numpy().dtype
+    summed, scales = hop_weights is not None, _scales(hop_weights, hops, value)
+    shape = value.size(1), value.size(2) + 1, key.size(2)
+    out = value.new_empty(value.shape if summed else (hops + 1, *value.shape))
+    memory = POOL.take(tuple(kept), dtype)
+    has_states, has_readouts = memory.dim() == 5, memory.dim() == 4
+    adjacency, (q, k, v) = _arrays(*matrix[:3]), _arrays(query, key, value)
+    levels = [out] * (hops + 1) if summed else list(out)
+    spare, epsilon = _room(dtype, len(value), *shape[:2]), dtype.type(eps)
+    states = _rooms(dtype, len(value), shape, workers)
+    old = states[0]
+    kernels.begin(workers, shape, k, v, scales[0], old, *_arrays(levels[0]))
     for hop in range(1, hops + 1):
-        readout = (readouts[hop - 1] if readouts.numel() else spare).numpy()
-        target = (out[hop] if hop_weights is None else out).numpy()
-        kernels.walk_and_read(*adjacency, old, new, query.numpy(), readout)
-        kernels.quotient(readout, eps, scales[hop], hop_weights is not None, target)
-        old, new = new, old
-    return out, readouts
+        new = states[hop % 2] if hop < hops else states[2]  # the last state is only read
+        if has_states:
+            (new,) = _arrays(memory[hop - 1])
+        readout = _arrays(memory[hop - 1])[0] if has_readouts else spare
+        at_hop = q, epsilon, scales[hop], summed, readout, *_arrays(levels[hop])
+        kernels.walk_and_read(workers, shape, *adjacency, old, new, *at_hop)
+        old = new
+    return out, memory
 
 
 def backward(
@@ -79,79 +146,79 @@ def backward(
     key: Tensor,
     value: Tensor,
     hop_weights: Tensor | None,
-    readouts: Tensor,
+    kept: Tensor,
     matrix: CSR,
     transpose: CSR,
     hops: int,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Gradients of query, key, value and hop weights: see `backends.Backend.backward`."""
-    kernels = _kernels()
-    scales, dtype = _scales(hop_weights, hops, value), value.numpy().dtype
-    grad_readout = np.empty(readouts.shape[1:], dtype)
-    products = value.new_empty(value.shape[:2])
-    q, k, v = _arrays(query, key, with_ones(value))
-    forwards, backwards = _arrays(*matrix[:3]), _arrays(*transpose[:3])
+    (kernels, workers), dtype = _kernels(), value.numpy().dtype
+    summed, scales = hop_weights is not None, _scales(hop_weights, hops, value)
+    shape = value.size(1), value.size(2) + 1, key.size(2)
+    q, k, v = _arrays(query, key, value)
+    levels = [*_arrays(grad)] * (hops + 1) if summed else _arrays(*grad)
+    products = value.new_empty(hops + 1, *value.shape[:2])
+    grads = torch.zeros_like(query), torch.empty_like(key), torch.empty_like(value)
+    grad_query, grad_key, grad_value = _arrays(*grads)
+    room = [_room(dtype, len(value), *shape[:2]) for _ in range(2)]
 
-    def form_grad_readout(hop: int) -> None:
-        """dR_hop, into the one buffer that there is; <grad, STA_hop> into `products`."""
-        level = grad if hop_weights is not None else grad[hop]
-        arguments = level.numpy(), readouts[hop - 1].numpy(), dtype.type(eps), scales[hop]
-        kernels.quotient_backward(*arguments, grad_readout, products.numpy())
+    def turn(hop: int) -> tuple[Any, ...]:
+        """What a kernel needs to form dR_hop: `hop` of the kernels."""
+        at_hop = levels[hop], dtype.type(eps), scales[hop]
+        return q, *at_hop, *room, *_arrays(products[hop]), grad_query
 
-    grad_query, grad_key = torch.zeros_like(query), torch.zeros_like(key)
-    grad_value = grad[0].clone() if hop_weights is None else grad * hop_weights[0, :, None]
-    grad_weights = [(grad * value).sum((0, 2))] if hop_weights is not None else []
-    old, new = _two_states(key, value)
-    kernels.outer(k, v, old)
-    for hop in range(1, hops + 1):
-        form_grad_readout(hop)
-        if hop_weights is not None:
-            grad_weights.append(products.sum(0))
-        kernels.walk_for_query(*forwards, old, new, grad_readout, grad_query.numpy())
+    states = _rooms(dtype, len(value), shape, workers)
+    has_states = kept.dim() == 5
+    if not has_states:  # they have to be walked again
+        forwards, old = _arrays(*matrix[:3]), states[0]
+        kernels.begin(workers, shape, k, v, scales[0], old, grad_value)  # written again below
+        for hop in range(1, hops + 1):
+            new = states[hop % 2] if hop < hops else states[2]
+            kernels.walk_for_query(workers, shape, *forwards, old, new, turn(hop))
+            old = new
+
+    backwards, held, (old, new, last) = _arrays(*transpose[:3]), _arrays(*kept), states
+    if hops:
+        kernels.last_gradient(workers, shape, held[-1], has_states, old, turn(hops))
+    else:
+        old.fill(0)
+    for hop in range(hops - 1, 0, -1):
+        at_hop = held[hop - 1], has_states, old, new, turn(hop)
+        kernels.walk_back(workers, shape, *backwards, *at_hop)
         old, new = new, old
-
-    if hops:  # the buffer holds dR_K by now
-        kernels.outer(q, grad_readout, old)
-        for hop in range(hops - 1, 0, -1):
-            form_grad_readout(hop)
-            kernels.walk_back(*backwards, old, new, q, grad_readout)
-            old, new = new, old
-        ends = grad_key.numpy(), grad_value.numpy()
-        kernels.walk_home(*backwards, old, new, k, v, *ends)
-    weights = torch.stack(grad_weights) if grad_weights else None
-    return grad_query, grad_key, grad_value, weights
+    ends = levels[0], scales[0], *_arrays(products[0]), grad_key, grad_value
+    kernels.walk_home(workers, shape, *backwards, old, last, k, v, *ends)
+    return *grads, products.sum(1) if summed else None
 
 
-def _kernels() -> ModuleType:
-    """The compiled loops, told to use as many threads as torch does."""
+def _kernels() -> tuple[ModuleType, int]:
+    """The compiled loops, and how many threads they use: as many as torch does."""
     import numba
 
     from . import _numba_kernels
 
     most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    numba.set_num_threads(min(torch.get_num_threads(), most))
-    # Rows are handed out in small lots: a thread that finds its core taken (torch's own threads
-    # wait actively for a while) does not hold up the others.
-    numba.set_parallel_chunksize(CHUNK_ROWS)
-    return _numba_kernels
+    threads = min(torch.get_num_threads(), most)
+    numba.set_num_threads(threads)
+    return _numba_kernels, threads
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
-    return tuple(tensor.detach().contiguous().numpy() for tensor in tensors)
+    """The tensors' memory, flat."""
+    return tuple(tensor.detach().contiguous().numpy().reshape(-1) for tensor in tensors)
 
 
-def _two_states(key: Tensor, value: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Room for the state before and after a step, [N, H, c + 1, d] each.
+def _room(dtype: np.dtype, *shape: int) -> np.ndarray:
+    """Room for an array of that shape, flat."""
+    return POOL.take((math.prod(shape),), dtype).numpy()
 
-    Fresh memory costs page faults that take longer than a hop, so a small one is kept.
-    """
-    shape = (2, *value.shape[:2], value.size(-1) + 1, key.size(-1))
-    kept = getattr(_scratch, "states", None)
-    if kept is None or kept.shape != shape or kept.dtype != value.dtype:
-        kept = torch.empty(shape, dtype=value.dtype)
-        _scratch.states = kept if kept.nbytes <= SCRATCH_BYTES else None
-    return kept[0].numpy(), kept[1].numpy()
+
+def _rooms(
+    dtype: np.dtype, num_nodes: int, shape: tuple[int, ...], workers: int
+) -> list[np.ndarray]:
+    """Room for two states, and for one node's state per thread."""
+    return [_room(dtype, count, *shape) for count in (num_nodes, num_nodes, workers)]
 
 
 def _scales(hop_weights: Tensor | None, hops: int, value: Tensor) -> np.ndarray:

@@ -36,8 +36,8 @@ LOT = 16
 BLOCK_BYTES = 2**28
 """Columns of a state walk together up to this size; the rest follows."""
 
-KEPT_BYTES = 2**28
-"""States up to this size, all hops together, are kept for the backward pass."""
+KEPT_HOPS, KEPT_BYTES = 16, 2**28
+"""Up to so many hops, and bytes in all, the states are kept for the backward pass."""
 
 _Hop = structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
@@ -85,9 +85,10 @@ def _problem(device: torch.device) -> str | None:
 def kept_shape(
     key: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype | None = None
 ) -> tuple[int, ...]:
-    """What training keeps: the states S_1 .. S_(K-1) up to `KEPT_BYTES`, and the read-outs."""
+    """What training keeps: the read-outs, and S_1 .. S_(K-1) where they are few and small."""
     states, readouts = _kept_sizes(key, value, hops, state_dtype or key.dtype)
-    return (states + readouts if states * key.element_size() <= KEPT_BYTES else readouts,)
+    keeps_states = hops <= KEPT_HOPS and states * key.element_size() <= KEPT_BYTES
+    return (states + readouts if keeps_states else readouts,)
 
 
 def forward(

@@ -1,0 +1,90 @@
+"""What is particular to the Numba backend: what it keeps, its memory, its threads."""
+
+import gc
+
+import pytest
+import torch
+from ops.cases import FLOAT64_ERROR, assert_all_close, random_edges, random_inputs
+
+from subtree_attention import subtree_attention
+from subtree_attention.ops import cpu
+
+pytestmark = pytest.mark.skipif(cpu._numba_problem() is not None, reason="needs Numba")
+
+NODES, HOPS = 150, 3
+
+
+def outcome(
+    channels: tuple[int, int], dtype: torch.dtype, weighted: bool = True
+) -> list[torch.Tensor]:
+    """Output and gradients on a graph with rows of every length, hubs and isolated nodes."""
+    graph = random_edges(NODES, 900, weighted=True).graph()
+    inputs = random_inputs(NODES, 3, HOPS if weighted else None, channels).to(dtype)
+    weights = inputs.hop_weights
+    query, key, value = inputs.all()[:3]
+    out = subtree_attention(query, key, value, graph, HOPS, weights, backend="numba")
+    grad = torch.linspace(-1, 1, out.numel(), dtype=dtype).view_as(out)
+    return [out, *torch.autograd.grad(out, inputs.all(), grad)]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("channels", [(1, 1), (5, 3), (8, 4), (16, 7), (20, 2)])
+def test_walking_again_equals_keeping_the_states(channels, weighted, monkeypatch):
+    kept = outcome(channels, torch.float64, weighted)
+    monkeypatch.setattr(cpu, "KEPT_BYTES", 0)
+    assert_all_close(outcome(channels, torch.float64, weighted), kept, FLOAT64_ERROR)
+
+
+@pytest.mark.parametrize("limit", [0, cpu.KEPT_BYTES])
+@pytest.mark.parametrize("channels", [(5, 3), (8, 4), (16, 7)])
+def test_the_same_bits_with_any_number_of_threads(channels, limit, monkeypatch):
+    monkeypatch.setattr(cpu, "KEPT_BYTES", limit)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(outcome(channels, torch.float32))
+    finally:
+        torch.set_num_threads(before)
+    for result in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(result, results[0], strict=True))
+
+
+def test_states_are_kept_up_to_a_number_of_hops_and_of_bytes(monkeypatch):
+    key, value = torch.empty(10, 2, 8), torch.empty(10, 2, 5)
+    assert cpu.kept_shape(key, value, 4) == (4, 10, 2, 6, 8)
+    assert cpu.kept_shape(key, value, cpu.KEPT_HOPS + 1) == (cpu.KEPT_HOPS + 1, 10, 2, 6)
+    monkeypatch.setattr(cpu, "KEPT_BYTES", 4 * 10 * 2 * 6 * 8 * 4 - 1)
+    assert cpu.kept_shape(key, value, 4) == (4, 10, 2, 6)
+
+
+def test_what_is_kept_survives_other_calls_and_a_second_backward():
+    graph = random_edges(NODES, 900).graph()
+    inputs = random_inputs(NODES, 2, HOPS, (8, 4))
+
+    def run() -> torch.Tensor:
+        return subtree_attention(*inputs.all()[:3], graph, HOPS, inputs.hop_weights)
+
+    first = run()
+    expected = torch.autograd.grad(first.sum(), inputs.all(), retain_graph=True)
+    run().sum().backward()  # of the same shapes: takes memory that is free, and gives it back
+    again = torch.autograd.grad(first.sum(), inputs.all())
+    assert all(torch.equal(a, b) for a, b in zip(again, expected, strict=True))
+
+
+def test_memory_is_used_again_and_let_go_beyond_the_limit(monkeypatch):
+    monkeypatch.setattr(cpu, "POOL_BYTES", 1000)
+    pool = cpu.Pool()
+    first = pool.take((10, 20), torch.empty(0).numpy().dtype)
+    part, address = first[3], first.data_ptr()
+    assert address % cpu.ALIGNMENT == 0
+    del first
+    gc.collect()
+    assert pool.free_bytes() == 0  # a slice still holds it
+    del part
+    assert pool.free_bytes() == 800
+    assert pool.take((200,), torch.empty(0).numpy().dtype).data_ptr() == address
+    pool.take((60,), torch.empty(0).numpy().dtype)
+    assert pool.free_bytes() == 240  # 1040 bytes would be too many
+    pool.take((300,), torch.empty(0).numpy().dtype)
+    assert pool.free_bytes() == 0
