@@ -21,8 +21,9 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
-PIECE = 32
-"""Rows with more neighbours are cut into pieces on a GPU."""
+PIECES = 1024
+SHORTEST_PIECE, LONGEST_PIECE = 16, 128
+"""Rows are cut on a GPU where they have more than a `PIECES`th of all neighbours, within bounds."""
 
 
 class CSR(NamedTuple):
@@ -216,7 +217,7 @@ def schedule(rowptr: Tensor) -> tuple[Tensor | None, Tensor | None]:
 
     Returns:
         `rows` [R, 4], int32, the longest first: node, first entry, last entry + 1, 0; and `pieces`
-        [P, 2, 4] of the rows longer than `PIECE`: node, first entry, last entry + 1, 0, and the
+        [P, 2, 4] of the rows that are too long: node, first entry, last entry + 1, 0, and the
         first piece of that row, how many it has, 0, 0. None, None elsewhere than on a GPU.
     """
     return share_out(rowptr) if rowptr.is_cuda else (None, None)
@@ -228,13 +229,14 @@ def share_out(rowptr: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(f"on a GPU a graph may have up to {INT32_MAX:,} edges")
     start, stop = rowptr[:-1].long(), rowptr[1:].long()
     degree = stop - start
-    short = (degree <= PIECE).nonzero().flatten()
+    piece = min(max(int(rowptr[-1]) // PIECES, SHORTEST_PIECE), LONGEST_PIECE)
+    short = (degree <= piece).nonzero().flatten()
     short = short[degree[short].argsort(descending=True, stable=True)]
     rows = [short, start[short], stop[short], torch.zeros_like(short)]
 
-    long = (degree > PIECE).nonzero().flatten()
+    long = (degree > piece).nonzero().flatten()
     # A row of n entries in pieces of sqrt(n): then adding up its pieces takes no longer than one.
-    length = degree[long].double().sqrt().ceil().long().clamp(min=PIECE)
+    length = degree[long].double().sqrt().ceil().long().clamp(min=piece)
     count = (degree[long] + length - 1) // length
     first = count.cumsum(0) - count
     hub = torch.repeat_interleave(count)

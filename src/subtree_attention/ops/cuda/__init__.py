@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib.resources import files
-from math import ceil, prod
+from math import ceil, log2, prod
 from typing import Any
 
 import torch
@@ -28,13 +28,19 @@ from torch import Tensor
 
 from ...graph import CSR
 from .compiler import Module, nvrtc, structure
-from .layout import QUAD, Layout, lay_out, padded
+from .layout import QUAD, RESIDENT, THREADS, Layout, lay_out, padded
 
 LOT = 16
 """In inference the read-outs of at most so many hops exist at a time."""
 
 BLOCK_BYTES = 2**28
 """Columns of a state walk together up to this size; the rest follows."""
+
+CACHE_BYTES = 2**26
+"""States beyond this size are written past the cache."""
+
+WAVES = 1
+"""Thread blocks of a hop per place on the GPU; a unit works through items until none is left."""
 
 KEPT_HOPS, KEPT_BYTES = 16, 2**28
 """Up to so many hops, and bytes in all, the states are kept for the backward pass."""
@@ -270,6 +276,7 @@ class _Levels:
         self.hop_weights = None if hop_weights is None else hop_weights.contiguous()
         self.rows = value.size(0) * value.size(1)
         self.readout_shape = (*value.shape[:2], self.width)
+        self.group = min(32, 2 ** ceil(log2(self.width - 1)))  # lanes that share a row
 
     @property
     def weighted(self) -> bool:
@@ -293,7 +300,7 @@ class _Levels:
         grads = _Gradients(self.value, hops, padded(self.width), self.weighted)
         self._launch(
             "combine_backward",
-            (ceil(self.rows / 128), hops + 1, 1),
+            (ceil(self.rows * self.group / 128), hops + 1, 1),
             128,
             readouts=readouts,
             grad=grad,
@@ -309,7 +316,8 @@ class _Levels:
             return
         heads, real = self.value.size(1), _REALS[self.value.dtype]
         sizes = (("HEADS", heads), ("WIDTH", self.width), ("PADDED", padded(self.width)))
-        module = _module("quotient.cu", (("REAL", real), *sizes), self.value.device)
+        macros = (("REAL", real), *sizes, ("GROUP", self.group))
+        module = _module("quotient.cu", macros, self.value.device)
         given = {"value": self.value, "hop_weights": self.hop_weights, "eps": self.eps}
         module.launch(name, grid, threads, _filled(_Quotient, rows=self.rows, **given, **parts))
 
@@ -341,7 +349,8 @@ class _Walk:
     def layout(self, columns: int, factors: bool) -> Layout:
         """How so many columns are laid over lanes, from their factors or from a state."""
         shape = (*self.query.shape[1:], self.width, columns)
-        return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
+        stream = self.query.numel() * columns * self.state_dtype.itemsize > CACHE_BYTES
+        return lay_out(*shape, self.query.dtype, self.state_dtype, factors, stream)
 
     def kept(self, memory: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """States [K - 1, N e H d] and read-outs [K, N, H, e] in what the forward pass keeps."""
@@ -463,8 +472,15 @@ def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, **parts: Any) -> None:
         arrived=hub.arrived,
         **parts,
     )
-    grid = layout.grid(num_rows + num_pieces)
-    _hop_module(layout, matrix.col.device).launch("walk", grid, layout.threads, arguments)
+    device = matrix.col.device
+    grid = layout.grid(num_rows + num_pieces, WAVES * _resident_blocks(device))
+    _hop_module(layout, device).launch("walk", grid, layout.threads, arguments)
+
+
+@cache
+def _resident_blocks(device: torch.device) -> int:
+    """Thread blocks of a hop that a GPU runs at a time."""
+    return RESIDENT // THREADS * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _hop_module(layout: Layout, device: torch.device) -> Module:

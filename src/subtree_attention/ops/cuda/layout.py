@@ -10,6 +10,7 @@ import torch
 
 WARP = 32
 THREADS = 128
+RESIDENT = 512
 QUAD = 4
 STATE_REGISTERS, FACTOR_REGISTERS = 16, 48
 """Numbers of a row that a lane holds at most; more columns are other lanes' work (slices). Few when
@@ -37,7 +38,9 @@ class Layout:
     head_lanes: int
     group_heads: int
     unroll: int
+    stream: int
     threads: int = THREADS
+    resident: int = RESIDENT
 
     @property
     def macros(self) -> dict[str, str | int]:
@@ -53,10 +56,10 @@ class Layout:
         """Slices that the columns are cut into."""
         return ceil(self.block / self.columns)
 
-    def grid(self, items: int) -> tuple[int, int, int]:
-        """Blocks for rows and pieces, slices of columns, and groups of heads."""
+    def grid(self, items: int, most: int) -> tuple[int, int, int]:
+        """Thread blocks for the items in all slices, `most` at most, and groups of heads."""
         units = self.threads // WARP * (WARP // (self.group_heads * self.head_lanes))
-        return ceil(items / units), self.slices, ceil(self.heads / self.group_heads)
+        return min(ceil(items * self.slices / units), most), ceil(self.heads / self.group_heads), 1
 
 
 def padded(width: int) -> int:
@@ -73,6 +76,7 @@ def lay_out(
     dtype: torch.dtype,
     state_dtype: torch.dtype,
     factors: bool,
+    stream: bool = False,
 ) -> Layout:
     """Lanes for `block` of `width` columns of heads x channels, from a state or from factors."""
     single = dtype == torch.float32
@@ -104,4 +108,6 @@ def lay_out(
         head_lanes=head_lanes,
         group_heads=min(heads, WARP // head_lanes),
         unroll=max(1, min(8, loads // loaded)),
+        stream=int(stream),
+        resident=RESIDENT,
     )

@@ -1,6 +1,7 @@
 // Read-outs to levels, and the gradient of that: the quotient of c numerators and a denominator.
 //
-// Given on the compiler's command line: REAL, HEADS, WIDTH (c + 1), PADDED (WIDTH in whole quads).
+// Given on the compiler's command line: REAL, HEADS, WIDTH (c + 1), PADDED (WIDTH in whole quads),
+// GROUP (lanes that share a row in the backward pass, a power of two).
 
 typedef REAL real;
 constexpr int VALUES = WIDTH - 1;  // c
@@ -60,30 +61,40 @@ extern "C" __global__ void combine(const Quotient a) {
   if (a.hop_weights) a.out[entry] = sum;
 }
 
-// The quotient rule; a thread a row of the read-outs, blockIdx.y a hop.
+// The quotient rule; a group of lanes a row of the read-outs, blockIdx.y a hop.
+__device__ real summed(real part) {  // over the lanes of a group
+#pragma unroll
+  for (int far = GROUP / 2; far > 0; far /= 2) part += __shfl_xor_sync(~0u, part, far);
+  return part;
+}
+
 extern "C" __global__ void combine_backward(const Quotient a) {
-  const size_t row = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= a.rows) return;
-  const int hop = blockIdx.y, head = row % HEADS;
+  const size_t place = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) / GROUP;
+  const bool there = place < a.rows;  // all lanes stay, for their sums
+  const size_t row = there ? place : 0;
+  const int lane = threadIdx.x % GROUP, hop = blockIdx.y, head = row % HEADS;
   const real weight = a.hop_weights ? a.hop_weights[hop * HEADS + head] : real(1);
   const real* grad = a.grad + row * VALUES;
   if (!a.hop_weights) grad += size_t(hop) * a.rows * VALUES;
   real product = 0;
   if (hop == 0) {
-    for (int x = 0; x < VALUES; x++) {
+    for (int x = lane; x < VALUES; x += GROUP) {
       product += grad[x] * a.value[row * VALUES + x];
-      a.grad_value[row * VALUES + x] = weight * grad[x];
+      if (there) a.grad_value[row * VALUES + x] = weight * grad[x];
     }
-    for (int x = 0; x < PADDED; x++) a.ones[row * PADDED + x] = padded_value(a, row, x);
+    for (int x = lane; x < PADDED && there; x += GROUP)
+      a.ones[row * PADDED + x] = padded_value(a, row, x);
+    product = summed(product);
   } else {
     const real* readout = a.readouts + (size_t(hop - 1) * a.rows + row) * WIDTH;
     real* grad_readout = a.grad_readouts + (size_t(hop - 1) * a.rows + row) * PADDED;
     const real share = inverse(readout[VALUES] + real(a.eps));
-    for (int x = 0; x < VALUES; x++) {
+    for (int x = lane; x < VALUES; x += GROUP) {
       product += grad[x] * (readout[x] * share);
-      grad_readout[x] = weight * grad[x] * share;
+      if (there) grad_readout[x] = weight * grad[x] * share;
     }
-    grad_readout[VALUES] = -weight * product * share;
+    product = summed(product);
+    if (there && lane == 0) grad_readout[VALUES] = -weight * product * share;
   }
-  if (a.hop_weights) a.products[size_t(hop) * a.rows + row] = product;
+  if (there && lane == 0 && a.hop_weights) a.products[size_t(hop) * a.rows + row] = product;
 }
