@@ -21,7 +21,7 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
-PIECES = 1024
+PIECES = 2048
 SHORTEST_PIECE, LONGEST_PIECE = 16, 128
 """Rows are cut on a GPU where they have more than a `PIECES`th of all neighbours, within bounds."""
 

@@ -28,19 +28,13 @@ from torch import Tensor
 
 from ...graph import CSR
 from .compiler import Module, nvrtc, structure
-from .layout import QUAD, RESIDENT, THREADS, Layout, lay_out, padded
+from .layout import QUAD, Layout, lay_out, padded
 
 LOT = 16
 """In inference the read-outs of at most so many hops exist at a time."""
 
 BLOCK_BYTES = 2**28
 """Columns of a state walk together up to this size; the rest follows."""
-
-CACHE_BYTES = 2**26
-"""States beyond this size are written past the cache."""
-
-WAVES = 1
-"""Thread blocks of a hop per place on the GPU; a unit works through items until none is left."""
 
 KEPT_HOPS, KEPT_BYTES = 16, 2**28
 """Up to so many hops, and bytes in all, the states are kept for the backward pass."""
@@ -349,8 +343,7 @@ class _Walk:
     def layout(self, columns: int, factors: bool) -> Layout:
         """How so many columns are laid over lanes, from their factors or from a state."""
         shape = (*self.query.shape[1:], self.width, columns)
-        stream = self.query.numel() * columns * self.state_dtype.itemsize > CACHE_BYTES
-        return lay_out(*shape, self.query.dtype, self.state_dtype, factors, stream)
+        return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
 
     def kept(self, memory: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """States [K - 1, N e H d] and read-outs [K, N, H, e] in what the forward pass keeps."""
@@ -472,15 +465,8 @@ def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, **parts: Any) -> None:
         arrived=hub.arrived,
         **parts,
     )
-    device = matrix.col.device
-    grid = layout.grid(num_rows + num_pieces, WAVES * _resident_blocks(device))
-    _hop_module(layout, device).launch("walk", grid, layout.threads, arguments)
-
-
-@cache
-def _resident_blocks(device: torch.device) -> int:
-    """Thread blocks of a hop that a GPU runs at a time."""
-    return RESIDENT // THREADS * torch.cuda.get_device_properties(device).multi_processor_count
+    grid = layout.grid(num_rows + num_pieces)
+    _hop_module(layout, matrix.col.device).launch("walk", grid, layout.threads, arguments)
 
 
 def _hop_module(layout: Layout, device: torch.device) -> Module:

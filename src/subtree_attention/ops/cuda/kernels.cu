@@ -9,7 +9,7 @@
 // (d), PADDED (e, rounded up to quads), BLOCK (columns of the state, all e or some of them), COLUMNS
 // (of a slice), VECTOR, PER_LANE, HEAD_LANES, GROUP_HEADS (heads of a unit), UNROLL (neighbours in
 // flight), THREADS (of a thread block), RESIDENT (threads on a multiprocessor: few, so that each has
-// registers for its loads), STREAM (whether the new state is too large for a cache).
+// registers for its loads).
 
 typedef REAL real;
 #if STATE_BFLOAT16
@@ -21,8 +21,7 @@ typedef real stored;
 constexpr int ROW = HEADS * CHANNELS;
 constexpr int UNIT_LANES = GROUP_HEADS * HEAD_LANES;
 constexpr int UNITS_PER_WARP = 32 / UNIT_LANES;
-constexpr int SLICES = (BLOCK + COLUMNS - 1) / COLUMNS;
-constexpr bool ONE_SLICE = SLICES == 1;
+constexpr bool ONE_SLICE = COLUMNS == BLOCK;
 constexpr bool QUADS = ONE_SLICE || (FACTORS && COLUMNS % 4 == 0);  // slices start where quads do
 constexpr int LIMIT = FACTORS && QUADS ? (BLOCK + 3) / 4 * 4 : BLOCK;  // where they all have ended
 constexpr int HELD = COLUMNS * PER_LANE * VECTOR;
@@ -64,19 +63,16 @@ template <int BYTES> struct Word;
 template <> struct Word<2> {
   unsigned short at[1];
   __device__ void load(const void* p) { asm volatile("ld.global.u16 %0, [%1];" : "=h"(at[0]) : "l"(p)); }
-  __device__ void stream(void* p) const { __stcs(static_cast<unsigned short*>(p), at[0]); }
 };
 template <> struct Word<4> {
   unsigned at[1];
   __device__ void load(const void* p) { asm volatile("ld.global.u32 %0, [%1];" : "=r"(at[0]) : "l"(p)); }
-  __device__ void stream(void* p) const { __stcs(static_cast<unsigned*>(p), at[0]); }
 };
 template <> struct Word<8> {
   unsigned at[2];
   __device__ void load(const void* p) {
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(at[0]), "=r"(at[1]) : "l"(p));
   }
-  __device__ void stream(void* p) const { __stcs(static_cast<uint2*>(p), make_uint2(at[0], at[1])); }
 };
 template <> struct Word<16> {
   unsigned at[4];
@@ -85,9 +81,6 @@ template <> struct Word<16> {
                  : "=r"(at[0]), "=r"(at[1]), "=r"(at[2]), "=r"(at[3])
                  : "l"(p));
   }
-  __device__ void stream(void* p) const {
-    __stcs(static_cast<uint4*>(p), make_uint4(at[0], at[1], at[2], at[3]));
-  }
 };
 
 template <typename T>
@@ -95,17 +88,6 @@ __device__ Pack<T> load_now(const T* address) {
   Word<sizeof(Pack<T>)> word;
   word.load(address);
   return *reinterpret_cast<const Pack<T>*>(&word);
-}
-
-// What is too large for a cache shall not push out what is gathered from it.
-template <typename T>
-__device__ void store_state(T* address, Pack<T> pack) {
-#if STREAM
-  typedef Word<sizeof(Pack<T>)> Bits;
-  reinterpret_cast<const Bits*>(&pack)->stream(address);
-#else
-  store(address, pack);
-#endif
 }
 
 // One launch: new = A old for some columns of the state, and what is made of a new row while it is in
@@ -257,49 +239,32 @@ __device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, cons
 #endif
 }
 
-// Edges on their way: ends and weights of UNROLL edges. Beyond the last they are the last one's end
+// The ends and weights of UNROLL edges from `edge` on. Beyond the last they are the last one's end
 // and 0: that row is added anyway, so this changes nothing, whatever is in it.
-struct Edges {
-  int node[UNROLL];
-  real weight[UNROLL];
-
-  __device__ void load(const Hop& hop, int edge, int last) {
+__device__ void load_edges(const Hop& hop, int edge, int last, int* node, real* weight) {
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      const int at = max(min(edge + u, last - 1), 0);
-      node[u] = __ldg(hop.col + at);
-      weight[u] = __ldg(hop.weight + at);
-      if (edge + u >= last) weight[u] = 0;
-    }
+  for (int u = 0; u < UNROLL; u++) {
+    const int at = min(edge + u, last - 1);
+    node[u] = __ldg(hop.col + at);
+    weight[u] = __ldg(hop.weight + at);
+    if (edge + u >= last) weight[u] = 0;
   }
-};
+}
 
-// What a unit has to do: a row, or a piece of one, in one slice.
-struct Work {
-  int item, slice, node, first, last;  // edges from first to before last
-
-  __device__ void load(const Hop& hop, int at) {
-    const int items = hop.num_pieces + hop.num_rows;
-    slice = ONE_SLICE ? 0 : at / items;
-    item = ONE_SLICE ? at : at % items;
-    const int4 found = whole(hop) ? hop.rows[item - hop.num_pieces] : hop.pieces[2 * item];
-    node = found.x, first = found.y, last = found.z;
-  }
-  __device__ bool whole(const Hop& hop) const { return item >= hop.num_pieces; }  // pieces first
-};
-
-// sums = the rows of the old state at the ends of the edges first .. last. While they are under way,
-// so are the next edges: of this work, or already of the next one.
-__device__ void gather(const Hop& hop, const Lane& lane, const Work& work, const Work& after,
-                       Edges& next, Sums& sums) {
+// sums = the rows of the old state at the ends of the edges first .. last. The next indices are
+// under way while the rows of the present ones are.
+__device__ void gather(const Hop& hop, const Lane& lane, int first, int last, Sums& sums) {
   clear(sums);
-  for (int edge = work.first; edge < work.last; edge += UNROLL) {
-    const Edges now = next;
-    const bool more = edge + UNROLL < work.last;
-    next.load(hop, more ? edge + UNROLL : after.first, more ? work.last : after.last);
-    add_rows(hop, lane, now.node, now.weight, sums);
+  if (first == last) return;
+  int node[UNROLL], next[UNROLL];
+  real weight[UNROLL], next_weight[UNROLL];
+  load_edges(hop, first, last, next, next_weight);
+  for (int edge = first; edge < last; edge += UNROLL) {
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) node[u] = next[u], weight[u] = next_weight[u];
+    load_edges(hop, edge + UNROLL, last, next, next_weight);
+    add_rows(hop, lane, node, weight, sums);
   }
-  if (work.first == work.last && hop.col) next.load(hop, after.first, after.last);
 }
 
 // Put the sums of a piece where all pieces of its row meet. The unit that comes last has the whole
@@ -318,7 +283,7 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
   __threadfence();
   __syncwarp(lane.peers);
   int before = 0;
-  int* counter = hop.arrived + (size_t(first) * SLICES + lane.slice) * HEADS + lane.head;
+  int* counter = hop.arrived + (size_t(first) * gridDim.y + lane.slice) * HEADS + lane.head;
   if (lane.member == 0) before = atomicAdd(counter, 1);
   before = __shfl_sync(lane.peers, before, lane.first);
   if (before + 1 < count) return false;
@@ -409,48 +374,39 @@ __device__ void write(const Hop& hop, const Lane& lane, int node, const Sums& su
       Pack<stored> pack;
 #pragma unroll
       for (int i = 0; i < VECTOR; i++) pack.at[i] = narrowed(sums.at[x][p][i], stored());
-      store_state(hop.new_state + lane.in_state(node) + lane.channel(p) + x * ROW, pack);
+      store(hop.new_state + lane.in_state(node) + lane.channel(p) + x * ROW, pack);
     }
 }
 
-// Every unit works its way through items, slice after slice: what walks at a time is then a part of
-// the state that a cache may hold.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) walk(const Hop hop) {
   const int warp = threadIdx.x / 32, in_warp = threadIdx.x % 32;
   const int unit = in_warp / UNIT_LANES, in_unit = in_warp % UNIT_LANES;
+  const int item = (blockIdx.x * (THREADS / 32) + warp) * UNITS_PER_WARP + unit;
   Lane lane;
-  lane.head = blockIdx.y * GROUP_HEADS + in_unit / HEAD_LANES;
+  lane.head = blockIdx.z * GROUP_HEADS + in_unit / HEAD_LANES;
   lane.member = in_unit % HEAD_LANES;
+  lane.slice = ONE_SLICE ? 0 : blockIdx.y;
   lane.first = in_warp - lane.member;
   lane.peers = (HEAD_LANES == 32 ? ~0u : (1u << HEAD_LANES % 32) - 1) << lane.first;
-  const int units = THREADS / 32 * UNITS_PER_WARP;  // of a thread block
-  const int total = (hop.num_pieces + hop.num_rows) * SLICES;
-  int at = blockIdx.x * units + warp * UNITS_PER_WARP + unit;
-  if (unit >= UNITS_PER_WARP || at >= total || lane.head >= HEADS) return;
+  if (unit >= UNITS_PER_WARP || item >= hop.num_pieces + hop.num_rows || lane.head >= HEADS) return;
 
-  Work work, after;
-  Edges next;
-  after.load(hop, at);
-  if (hop.col) next.load(hop, after.first, after.last);
-  for (; at < total; at += gridDim.x * units) {
-    work = after;
-    after.load(hop, min(at + int(gridDim.x) * units, total - 1));
-    lane.slice = work.slice;
-    Channels own = {};
-    Columns other = {};
-    if (hop.own) load_channels(lane, hop.own, work.node, own);
-    if (hop.other) load_columns(hop, lane, hop.other, work.node, other);
-    Sums sums;
-    gather(hop, lane, work, after, next, sums);
-    if (!work.whole(hop)) {
-      const int4 row = hop.pieces[2 * work.item + 1];
-      if (!merge(hop, lane, work.item, row.x, row.y, sums)) continue;
-    }
-    if (hop.add_own) add_outer(1, own, other, sums);
-    if (hop.readout) read(hop, lane, work.node, own, sums);
-    if (hop.dot) dot(hop, lane, work.node, other, sums);
-    if (hop.new_state) write(hop, lane, work.node, sums);
+  const bool whole = item >= hop.num_pieces;  // pieces come first
+  const int4 work = whole ? hop.rows[item - hop.num_pieces] : hop.pieces[2 * item];
+  const int node = work.x;
+  Channels own = {};
+  Columns other = {};
+  if (hop.own) load_channels(lane, hop.own, node, own);
+  if (hop.other) load_columns(hop, lane, hop.other, node, other);
+  Sums sums;
+  gather(hop, lane, work.y, work.z, sums);
+  if (!whole) {
+    const int4 row = hop.pieces[2 * item + 1];
+    if (!merge(hop, lane, item, row.x, row.y, sums)) return;
   }
+  if (hop.add_own) add_outer(1, own, other, sums);
+  if (hop.readout) read(hop, lane, node, own, sums);
+  if (hop.dot) dot(hop, lane, node, other, sums);
+  if (hop.new_state) write(hop, lane, node, sums);
 }
 
 #if !FACTORS

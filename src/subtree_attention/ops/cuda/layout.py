@@ -38,7 +38,6 @@ class Layout:
     head_lanes: int
     group_heads: int
     unroll: int
-    stream: int
     threads: int = THREADS
     resident: int = RESIDENT
 
@@ -56,10 +55,10 @@ class Layout:
         """Slices that the columns are cut into."""
         return ceil(self.block / self.columns)
 
-    def grid(self, items: int, most: int) -> tuple[int, int, int]:
-        """Thread blocks for the items in all slices, `most` at most, and groups of heads."""
+    def grid(self, items: int) -> tuple[int, int, int]:
+        """Thread blocks for rows and pieces, slices of columns, and groups of heads."""
         units = self.threads // WARP * (WARP // (self.group_heads * self.head_lanes))
-        return min(ceil(items * self.slices / units), most), ceil(self.heads / self.group_heads), 1
+        return ceil(items / units), self.slices, ceil(self.heads / self.group_heads)
 
 
 def padded(width: int) -> int:
@@ -76,7 +75,6 @@ def lay_out(
     dtype: torch.dtype,
     state_dtype: torch.dtype,
     factors: bool,
-    stream: bool = False,
 ) -> Layout:
     """Lanes for `block` of `width` columns of heads x channels, from a state or from factors."""
     single = dtype == torch.float32
@@ -108,6 +106,5 @@ def lay_out(
         head_lanes=head_lanes,
         group_heads=min(heads, WARP // head_lanes),
         unroll=max(1, min(8, loads // loaded)),
-        stream=int(stream),
         resident=RESIDENT,
     )
