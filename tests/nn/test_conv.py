@@ -365,3 +365,13 @@ def test_a_wrong_batch_is_refused(batch, error, message):
     conv = STAConv(6, 8, global_attention="beside")
     with pytest.raises(error, match=message):
         conv(torch.randn(3, 6), torch.tensor([[0, 1], [1, 2]]), batch=batch)
+
+
+def test_projections_are_one_product_and_still_three_modules():
+    conv = STAConv(6, 8, hops=1, heads=2).double()
+    x, edge_index = torch.randn(5, 6).double(), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    together = conv(x, edge_index)
+    called = []
+    conv.lin_key.register_forward_hook(lambda *_: called.append("key"))  # now one by one
+    torch.testing.assert_close(conv(x, edge_index), together)
+    assert called == ["key"]

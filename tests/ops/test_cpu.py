@@ -52,10 +52,10 @@ def test_the_same_bits_with_any_number_of_threads(channels, limit, monkeypatch):
 
 def test_states_are_kept_up_to_a_number_of_hops_and_of_bytes(monkeypatch):
     key, value = torch.empty(10, 2, 8), torch.empty(10, 2, 5)
-    assert cpu.kept_shape(key, value, 4) == (4, 10, 2, 6, 8)
-    assert cpu.kept_shape(key, value, cpu.KEPT_HOPS + 1) == (cpu.KEPT_HOPS + 1, 10, 2, 6)
+    assert cpu.kept_shape(key, value, 4, 50) == (4, 10, 2, 6, 8)
+    assert cpu.kept_shape(key, value, cpu.KEPT_HOPS + 1, 50) == (cpu.KEPT_HOPS + 1, 10, 2, 6)
     monkeypatch.setattr(cpu, "KEPT_BYTES", 4 * 10 * 2 * 6 * 8 * 4 - 1)
-    assert cpu.kept_shape(key, value, 4) == (4, 10, 2, 6)
+    assert cpu.kept_shape(key, value, 4, 50) == (4, 10, 2, 6)
 
 
 def test_what_is_kept_survives_other_calls_and_a_second_backward():

@@ -144,6 +144,7 @@ class TestOnAGPU:
     def test_columns_that_walk_one_after_the_other(self, weighted, hops, kept, monkeypatch):
         monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
         monkeypatch.setattr(cuda, "KEPT_BYTES", kept)
+        monkeypatch.setattr(cuda, "DENSE_KEPT_BYTES", kept)
         inputs = random_inputs(60, 3, hops if weighted else None, (8, 70)).to("cuda")
         assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
         with torch.no_grad():  # lots of hops, all slices together

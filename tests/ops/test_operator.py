@@ -120,7 +120,7 @@ def test_custom_ops_fulfil_their_contract_with_torch(device):
     positive = [t.detach().exp().requires_grad_() for t in inputs.all()]
     csr = (*graph.matrix(torch.float64), *graph.transpose(torch.float64))
     name = backends.choose("auto", graph.device, torch.float64)
-    kept = backends.BACKENDS[name].kept_shape(*positive[1:3], 2)
+    kept = backends.BACKENDS[name].kept_shape(*positive[1:3], 2, graph.num_edges)
     torch.library.opcheck(backends._forward, (*positive, *csr, 2, 1e-6, kept, name))
 
 

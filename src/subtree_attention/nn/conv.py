@@ -17,7 +17,13 @@ from ..graph import TRANSITIONS, Graph
 from .global_attention import GlobalAttention
 from .global_attention import global_attention as attend_globally
 from .head_mix import HEAD_MIXES, HeadMix
-from .linear import SparseLinear, check_dropout, check_features, check_in_channels
+from .linear import (
+    SparseLinear,
+    apply_together,
+    check_dropout,
+    check_features,
+    check_in_channels,
+)
 
 GLOBAL_ATTENTION = ("beside", "only")
 
@@ -208,10 +214,12 @@ class STAConv(nn.Module):
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys [N, H, d], values [N, H, c]."""
-        query = self.lin_query(x).view(-1, self.heads, self.key_channels)
-        key = self.lin_key(x).view(-1, self.heads, self.key_channels)
-        value = self.lin_value(x).view(-1, self.heads, self.value_channels)
-        return query, key, value
+        query, key, value = apply_together(x, self.lin_query, self.lin_key, self.lin_value)
+        return (
+            query.view(-1, self.heads, self.key_channels),
+            key.view(-1, self.heads, self.key_channels),
+            value.view(-1, self.heads, self.value_channels),
+        )
 
     def _attend_subtree(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""

@@ -37,21 +37,49 @@ class SparseLinear(Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, in_channels] -> [N, out_channels]."""
+        self.check(x)
+        if x.layout != torch.sparse_csr:
+            return super().forward(F.dropout(x, self.dropout, self.training))
+        matrix, transpose, order = _both_ways(x)
+        values = F.dropout(matrix.weight, self.dropout, self.training)
+        matrix = matrix._replace(weight=values)
+        if torch.is_grad_enabled():  # otherwise nobody will ask for it
+            transpose = transpose._replace(weight=values[order])
+        out = SparseProduct.apply(self.weight.t().contiguous(), matrix, transpose)
+        return out if self.bias is None else out + self.bias
+
+    def check(self, x: Tensor) -> None:
+        """Refuse an x that does not fit."""
         if x.size(-1) != self.weight.size(-1):
             raise ValueError(
                 f"x has {x.size(-1)} channels, this layer takes {self.weight.size(-1)}"
             )
         if x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ValueError(f"x is {x.dtype}, but the layer is {self.weight.dtype}")
-        if x.layout != torch.sparse_csr:
-            return super().forward(F.dropout(x, self.dropout, self.training))
-        matrix, transpose, order = _both_ways(x)
-        if self.dropout and self.training:
-            values = F.dropout(matrix.weight, self.dropout)
-            matrix = matrix._replace(weight=values)
-            transpose = transpose._replace(weight=values[order])
-        out = SparseProduct.apply(self.weight.t().contiguous(), matrix, transpose)
-        return out if self.bias is None else out + self.bias
+
+
+def apply_together(x: Tensor, *lins: Any) -> tuple[Tensor, ...]:
+    """Several linear maps of the same x: one product instead of several small ones, if x is dense.
+
+    Maps that are more than a weight and a bias (lazy, hooked, dropping, replaced by the user) are
+    called one by one.
+    """
+    if x.layout != torch.strided or not all(map(_is_plain, lins)):
+        return tuple(lin(x) for lin in lins)
+    lins[0].check(x)
+    weight = torch.cat([lin.weight for lin in lins])
+    bias = None if lins[0].bias is None else torch.cat([lin.bias for lin in lins])
+    return F.linear(x, weight, bias).split([lin.out_channels for lin in lins], dim=-1)
+
+
+def _is_plain(lin: Any) -> bool:
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return (
+        type(lin) is SparseLinear
+        and lin.in_channels > 0
+        and not lin.dropout
+        and not any(getattr(lin, name) for name in hooks)
+    )
 
 
 def check_in_channels(in_channels: Any) -> int:

@@ -35,15 +35,15 @@ class Backend:
             -> gradients of query, key, value and hop_weights (None without weights).
         refusal: `(device, dtype)` -> None if it can run there, otherwise why not.
         summary: one line for `sta info`.
-        kept_shape: `(key, value, hops)` -> the shape of `kept`; the read-outs [K, N, H, c + 1]
-            unless a backend has a rule of its own.
+        kept_shape: `(key, value, hops, num_edges)` -> the shape of `kept`; the read-outs
+            [K, N, H, c + 1] unless a backend has a rule of its own.
     """
 
     forward: Callable[..., tuple[Tensor, Tensor]]
     backward: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor | None]]
     refusal: Callable[[torch.device, torch.dtype], str | None]
     summary: str
-    kept_shape: Callable[[Tensor, Tensor, int], tuple[int, ...]] = recurrence.readouts_shape
+    kept_shape: Callable[[Tensor, Tensor, int, int], tuple[int, ...]] = recurrence.readouts_shape
 
 
 BACKENDS: dict[str, Backend] = {
@@ -116,7 +116,8 @@ def run(
     """Run a backend under autograd; shapes as in `Backend`."""
     inputs = [query, key, value] if hop_weights is None else [query, key, value, hop_weights]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    kept = BACKENDS[backend].kept_shape(key, value, hops) if training else (0,)
+    shape = BACKENDS[backend].kept_shape
+    kept = shape(key, value, hops, graph.num_edges) if training else (0,)
     matrix, transpose = graph.matrix(value.dtype), graph.transpose(value.dtype)
     out, _ = _forward(
         query, key, value, hop_weights, *matrix, *transpose, hops, float(eps), kept, backend

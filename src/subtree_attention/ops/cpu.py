@@ -91,7 +91,7 @@ def _numba_problem() -> str | None:
     return None
 
 
-def kept_shape(key: Tensor, value: Tensor, hops: int) -> tuple[int, ...]:
+def kept_shape(key: Tensor, value: Tensor, hops: int, num_edges: int) -> tuple[int, ...]:
     """What training keeps: the states [K, N, H, c + 1, d] or the read-outs [K, N, H, c + 1].
 
     Kept states spare a third of the gathers of a training step. The rule: up to `KEPT_HOPS` hops

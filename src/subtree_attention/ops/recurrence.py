@@ -95,7 +95,7 @@ def backward(
     return grad_query, grad_key, grad_value, torch.stack(grad_weights)
 
 
-def readouts_shape(key: Tensor, value: Tensor, hops: int) -> tuple[int, ...]:
+def readouts_shape(key: Tensor, value: Tensor, hops: int, num_edges: int) -> tuple[int, ...]:
     """What training keeps: the read-outs, [K, N, H, c + 1]."""
     num_nodes, heads, channels = value.shape
     return (hops, num_nodes, heads, channels + 1)

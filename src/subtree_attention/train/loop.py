@@ -82,6 +82,7 @@ def fit(
     checkpoint_seconds: float = 5.0,
     capture: bool = True,
     together: int | None = None,
+    data: Data | None = None,
 ) -> Result:
     """Train `config.runs` models on as many splits, and save everything under `out`.
 
@@ -98,11 +99,13 @@ def fit(
         capture: on a GPU, replay epochs as CUDA graphs: the same numbers, sooner.
         together: runs that share the GPU at a time, by default `TOGETHER`; a run's numbers do not
             depend on it.
+        data: what `prepare(config)` gives, if it is at hand already.
     """
     place = choose_device(device)
     progress = progress or Silent()
     given = _check_folder(config, out, resume)  # before the work of loading
-    data = prepare(config, data_dir, mirror).to(str(place))  # once: the splits share it
+    data = prepare(config, data_dir, mirror) if data is None else data
+    data = data.to(str(place))  # once: the splits share it
     seeds = range(config.seed, config.seed + config.runs)
     splits = [
         datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)

@@ -73,11 +73,11 @@ class Trainer:
         self.between_epochs = True
         self.eager_epochs = 0
         self.replay: torch.cuda.CUDAGraph | None = None
-        self.streams = _Streams(self.device) if on_gpu else None
+        self.place = _OnGPU(self.device) if on_gpu else _OnCPU()
 
     def advance(self, epochs: int) -> None:
         """Queue some epochs. On a GPU this does not wait for them."""
-        with self._place():
+        with self.place.own():
             for _ in range(epochs):
                 if self.replay is not None:
                     self.replay.replay()
@@ -86,7 +86,7 @@ class Trainer:
                 if not self.ahead:
                     self._descend(self._gradients())
                     self.ahead = True
-                    self._settle()
+                    self.place.settle()
                 self._epoch()
                 self.eager_epochs += 1
                 self.between_epochs = True
@@ -96,7 +96,7 @@ class Trainer:
     def read(self, since: int) -> list[list[float]]:
         """Loss and scores on training, validation and test nodes of the epochs after `since`, of
         which `NOTES` are remembered. Waits for what is queued."""
-        with self._place():
+        with self.place.own():
             epochs = range(since, int(self.noted))
             return self.notes[[epoch % NOTES for epoch in epochs]].tolist() if epochs else []
 
@@ -106,10 +106,8 @@ class Trainer:
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= _named(f"optimizer/{index}", moments)
         tensors |= {"loss": self.loss, "best_score": self.best_score, "epochs": self.noted}
-        tensors["rng/cpu"] = torch.get_rng_state()
-        if self.streams is not None:
-            tensors["rng/cuda"] = self.streams.random.get_state()
-        self._settle()
+        tensors["random"] = self.place.random_state()
+        self.place.settle()
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -126,20 +124,17 @@ class Trainer:
         self.best_score.copy_(tensors["best_score"])
         self.noted.copy_(tensors["epochs"])
         self.ahead = True
-        torch.set_rng_state(tensors["rng/cpu"])
-        if self.streams is not None and "rng/cuda" in tensors:
-            self.streams.random.set_state(tensors["rng/cuda"])
-        self._settle()
+        self.place.set_random_state(tensors["random"])
+        self.place.settle()
 
     # ------------------------------------------------------------------------------ one epoch
 
     def _epoch(self) -> None:
         """Evaluate the weights as they are, and beside it take the next step of descent."""
-        with self.streams.beside() if self.streams else nullcontext():
+        with self.place.beside():
             self._evaluate()
         loss = self._gradients()
-        if self.streams:
-            self.streams.join()
+        self.place.join()
         self._descend(loss)
 
     def _gradients(self) -> Tensor:
@@ -179,31 +174,56 @@ class Trainer:
             graph.capture_end()
         self.replay = graph
 
-    def _place(self) -> AbstractContextManager[None]:
-        return self.streams.own() if self.streams else nullcontext()
-
-    def _settle(self) -> None:
-        """Wait for the device, so that any other stream finds what was made here."""
-        if self.streams is not None:
-            torch.cuda.synchronize(self.device)
-
     def _tensor(self, value: float) -> Tensor:
         return torch.full((1,), value, dtype=torch.float64, device=self.device)
 
 
-class _Streams:
-    """The streams and the random numbers of one trainer, so that several can share a GPU."""
+class _OnCPU:
+    """Where a trainer works: in turn with others, each with random numbers of its own."""
 
-    def __init__(self, device: torch.device) -> None:
-        index = torch.cuda.current_device() if device.index is None else device.index
-        self.generator = torch.cuda.default_generators[index]
-        self.random = self.generator.clone_state()
-        self.main, self.side = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        torch.cuda.synchronize(device)  # what the trainer was made of is there
+    def __init__(self) -> None:
+        self.random = torch.get_rng_state()
 
     @contextmanager
     def own(self) -> Iterator[None]:
-        """Work on the own stream, with the own random numbers."""
+        """Work with the own random numbers."""
+        before = torch.get_rng_state()
+        torch.set_rng_state(self.random)
+        try:
+            yield
+        finally:
+            self.random = torch.get_rng_state()
+            torch.set_rng_state(before)
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Work that may run at the same time as what follows, up to `join`."""
+        return nullcontext()
+
+    def join(self) -> None:
+        """What follows needs what ran beside."""
+
+    def settle(self) -> None:
+        """Wait for the device, so that anybody else finds what was made here."""
+
+    def random_state(self) -> Tensor:
+        return self.random
+
+    def set_random_state(self, state: Tensor) -> None:
+        self.random = state
+
+
+class _OnGPU:
+    """As `_OnCPU`, with two streams of its own, so that several trainers can share a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        index = torch.cuda.current_device() if device.index is None else device.index
+        self.device, self.generator = device, torch.cuda.default_generators[index]
+        self.random = self.generator.clone_state()
+        self.main, self.side = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        self.settle()  # what the trainer was made of is there
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
         before = self.generator.graphsafe_get_state()
         self.generator.graphsafe_set_state(self.random)
         try:
@@ -212,14 +232,21 @@ class _Streams:
         finally:
             self.generator.graphsafe_set_state(before)
 
-    def beside(self) -> torch.cuda.StreamContext:
-        """Work on a second stream, from where the first is now."""
+    def beside(self) -> AbstractContextManager[Any]:
         self.side.wait_stream(self.main)
         return torch.cuda.stream(self.side)
 
     def join(self) -> None:
-        """The first stream waits for the second."""
         self.main.wait_stream(self.side)
+
+    def settle(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    def random_state(self) -> Tensor:
+        return self.random.get_state()
+
+    def set_random_state(self, state: Tensor) -> None:
+        self.random.set_state(state)
 
 
 def _named(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:

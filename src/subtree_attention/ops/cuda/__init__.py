@@ -8,7 +8,7 @@ Differences to `recurrence.py`, each measured (docs/performance.md):
   the rest; the last piece to arrive adds them up, in their order: the same bits every time;
 - wide states are cut into slices of columns, and blocks of slices walk one after the other where
   their states are large;
-- states up to `KEPT_BYTES` are kept for the backward pass instead of walked again.
+- states that are few and small are kept for the backward pass instead of walked again.
 
 `kernels.cu` and `quotient.cu` are compiled at run time for each shape.
 """
@@ -38,6 +38,9 @@ BLOCK_BYTES = 2**28
 
 KEPT_HOPS, KEPT_BYTES = 16, 2**28
 """Up to so many hops, and bytes in all, the states are kept for the backward pass."""
+
+DENSE_DEGREE, DENSE_KEPT_BYTES = 8, 2**32
+"""With so many edges a node, walking again costs more, and the states may take this many bytes."""
 
 _Hop = structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
@@ -83,11 +86,17 @@ def _problem(device: torch.device) -> str | None:
 
 
 def kept_shape(
-    key: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype | None = None
+    key: Tensor,
+    value: Tensor,
+    hops: int,
+    num_edges: int,
+    state_dtype: torch.dtype | None = None,
 ) -> tuple[int, ...]:
     """What training keeps: the read-outs, and S_1 .. S_(K-1) where they are few and small."""
     states, readouts = _kept_sizes(key, value, hops, state_dtype or key.dtype)
-    keeps_states = hops <= KEPT_HOPS and states * key.element_size() <= KEPT_BYTES
+    dense = num_edges >= DENSE_DEGREE * key.size(0)
+    room = DENSE_KEPT_BYTES if dense else KEPT_BYTES
+    keeps_states = hops <= KEPT_HOPS and states * key.element_size() <= room
     return (states + readouts if keeps_states else readouts,)
 
 
