@@ -260,6 +260,7 @@ def bench(
     else:
         graphs = graphs or ([] if shape else ["cora"])
         common |= {"data_dir": data_dir, "mirror": mirror}
+        common["save"] = lambda so_far: store.write_json(path, so_far)
         result = benchmark.compare(graphs, shape or [], place, **common)
     benchmark.publish(result, path, out_console)
 

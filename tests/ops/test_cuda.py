@@ -104,6 +104,15 @@ class TestWithoutAGPU:
             assert first <= index < first + count
             assert (pieces[first : first + count, 0, 0] == pieces[index, 0, 0]).all()
 
+    def test_states_are_kept_where_a_hop_does_not_fill_a_gpu(self, monkeypatch):
+        key, value = torch.empty(10, 2, 8), torch.empty(10, 2, 5)
+        readouts, states = 10 * 2 * 6, 10 * 2 * 6 * 8
+        assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts + 2 * states,)
+        assert cuda.kept_shape_bfloat16(key, value, 3, 50) == (3 * readouts + states,)
+        assert cuda.kept_shape(key, value, cuda.KEPT_HOPS + 1, 50) == (17 * readouts,)
+        monkeypatch.setattr(cuda, "FILLING_BYTES", 4 * 50 * 16 * 6 - 1)
+        assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts,)
+
     def test_it_refuses_in_words_where_it_cannot_run(self):
         assert "NVIDIA" in cuda.refusal(torch.device("cpu"), torch.float32)
         assert "float16" in cuda.refusal(torch.device("cuda"), torch.float16)
@@ -140,11 +149,10 @@ class TestOnAGPU:
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("hops", [3, 20])
-    @pytest.mark.parametrize("kept", [0, 2**28])
-    def test_columns_that_walk_one_after_the_other(self, weighted, hops, kept, monkeypatch):
+    @pytest.mark.parametrize("filling", [0, 2**28])
+    def test_columns_that_walk_one_after_the_other(self, weighted, hops, filling, monkeypatch):
         monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
-        monkeypatch.setattr(cuda, "KEPT_BYTES", kept)
-        monkeypatch.setattr(cuda, "DENSE_KEPT_BYTES", kept)
+        monkeypatch.setattr(cuda, "FILLING_BYTES", filling)
         inputs = random_inputs(60, 3, hops if weighted else None, (8, 70)).to("cuda")
         assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
         with torch.no_grad():  # lots of hops, all slices together

@@ -115,6 +115,16 @@ class TestOnAGPU:
         for name, weight in captured.best_weights.items():
             assert torch.equal(weight, eager.best_weights[name])
 
+    def test_evaluation_beside_or_before_the_gradients_makes_no_difference(self, data, monkeypatch):
+        beside = make(data, "cuda")
+        monkeypatch.setattr("subtree_attention.ops.cuda.FILLING_BYTES", 0)
+        before = make(data, "cuda")
+        assert beside.place.side is not beside.place.main
+        assert before.place.side is before.place.main
+        beside.advance(8)
+        before.advance(8)
+        assert beside.read(0) == before.read(0)
+
     def test_runs_that_share_the_gpu_equal_runs_alone(self, data):
         alone = []
         for seed in range(3):

@@ -32,6 +32,7 @@ def compare(
     data_dir: Path | None = None,
     mirror: Path | None = None,
     say: Say = print,
+    save: Callable[[dict[str, Any]], object] = lambda result: None,
 ) -> dict[str, Any]:
     """Measure every version on every graph and shape; the result is what the JSON file holds.
 
@@ -44,6 +45,7 @@ def compare(
         data_dir: see `datasets.load`.
         mirror: see `datasets.load`.
         say: told what is going on.
+        save: given the result so far after every graph, so that a run that is stopped has some.
     """
     backend = backends.choose(backend, device, torch.float32)
     prepare: dict[str, Callable[[], Case]] = {}
@@ -60,19 +62,21 @@ def compare(
         "rounds": rounds,
         "copy_bytes_per_second": bandwidth,
         "graphs": {},
+        "environment": environment(device),
     }
     for name, make in prepare.items():
         say(f"{name}: preparing")
         case = make()
         say(f"{name}: operator and epoch")
         result["graphs"][case.name] = _measure_case(case, backend, rounds, bandwidth)
+        result["mean_ratio"] = {
+            part: _mean_ratios([graph[part]["versions"] for graph in result["graphs"].values()])
+            for part in ("operator", "epoch")
+        }
+        save(result)
         del case  # before the next one is prepared
         memory.release(device)
-    result["mean_ratio"] = {
-        part: _mean_ratios([graph[part]["versions"] for graph in result["graphs"].values()])
-        for part in ("operator", "epoch")
-    }
-    return {**result, "environment": environment(device)}
+    return result
 
 
 def _measure_case(case: Case, backend: str, rounds: int, bandwidth: float) -> dict[str, Any]:

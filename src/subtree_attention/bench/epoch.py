@@ -8,6 +8,7 @@ formulation get dense features.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from functools import cache, partial
 from typing import Any
 
@@ -18,8 +19,9 @@ from torch import Tensor, nn
 from ..data.features import is_csr
 from ..graph import Graph
 from ..nn import STAGNN
+from ..train.loop import TOGETHER
 from ..train.metrics import LOSSES
-from ..train.step import Trainer
+from ..train.step import EAGER_EPOCHS, Trainer
 from .attention import OURS
 from .cases import Case
 from .edgewise import edge_tensor_bytes, edgewise_attention
@@ -65,12 +67,22 @@ def _dense_features(case: Case) -> Tensor:
 # ------------------------------------------------------------------------------- running an epoch
 
 
-def _our_way(case: Case, graph: Graph) -> Start:
-    """Epochs as `sta train` runs them; the features are those of the case."""
+def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
+    """Epochs as `sta train` runs them, of several runs in turns; the features are the case's."""
 
     def start(model: Any, x: Tensor) -> Run:
-        groups = model.parameter_groups(case.config.weight_decay)
-        return Trainer(model, case.data, graph, case.config, groups).advance
+        trainers = []
+        for _ in range(together):
+            own = deepcopy(model)
+            groups = own.parameter_groups(case.config.weight_decay)
+            trainers.append(Trainer(own, case.data, graph, case.config, groups))
+            trainers[-1].advance(EAGER_EPOCHS)  # captured before the clock starts
+
+        def advance(epochs: int) -> None:
+            for number in range(epochs):
+                trainers[number % together].advance(1)
+
+        return advance
 
     return start
 
@@ -123,11 +135,16 @@ def _stagnn_versions(case: Case, backend: str, dense: Callable[[], Tensor]) -> l
     library = partial(STAGNNBy, LibraryAttention(graph), **settings)
     edgewise = partial(STAGNNBy, edgewise_attention, **settings)
     edge_tensors = edge_tensor_bytes(graph, config.heads, case.key_channels, case.classes)
-    return [
-        checked(OURS, partial(STAGNN, **settings, backend=backend), _our_way(case, graph)),
+    ours = partial(STAGNN, **settings, backend=backend)
+    versions = [
+        checked(OURS, ours, _our_way(case, graph)),
         checked("library products", library, eagerly),
         checked("edge-wise", edgewise, eagerly, dense, edge_tensors + dense_bytes(case)),
     ]
+    if graph.device.type == "cuda":
+        name = f"ours, {TOGETHER} runs at once"
+        versions.insert(1, checked(name, ours, _our_way(case, graph, TOGETHER)))
+    return versions
 
 
 def _sparse_gcn_version(case: Case) -> Version:

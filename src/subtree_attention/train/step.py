@@ -4,8 +4,9 @@ An epoch is a step of gradient descent, an evaluation, the scores, and keeping t
 validation score is the best so far. Its numbers are noted on the device and read now and then.
 
 Evaluating an epoch and computing the next gradients both need the same weights and nothing of each
-other, so they run side by side: a trainer is always one step of descent ahead. On a GPU an epoch is
-captured as a CUDA graph once shapes and memory have settled, and then only replayed.
+other, so on a GPU that neither of them fills they run side by side: a trainer is always one step of
+descent ahead. There an epoch is captured as a CUDA graph once shapes and memory have settled, and
+then only replayed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from ..graph import Graph
+from ..ops.cuda import fills_gpu
 from .config import Config
 from .metrics import LOSSES, METRICS
 
@@ -61,7 +63,8 @@ class Trainer:
             groups, lr=config.lr, fused=on_gpu or None, capturable=on_gpu
         )
         masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
-        self.loss_of = LOSSES[config.loss](data.y, data.train_mask, int(data.y.max()) + 1)
+        classes = int(data.y.max()) + 1
+        self.loss_of = LOSSES[config.loss](data.y, data.train_mask, classes)
         self.scores_of = METRICS[config.metric](data.y, masks)
 
         self.best_weights = {name: t.clone() for name, t in model.state_dict().items()}
@@ -73,7 +76,8 @@ class Trainer:
         self.between_epochs = True
         self.eager_epochs = 0
         self.replay: torch.cuda.CUDAGraph | None = None
-        self.place = _OnGPU(self.device) if on_gpu else _OnCPU()
+        filling = fills_gpu(graph.num_edges, config.hidden_channels, classes)
+        self.place = _OnGPU(self.device, overlap=not filling) if on_gpu else _OnCPU()
 
     def advance(self, epochs: int) -> None:
         """Queue some epochs. On a GPU this does not wait for them."""
@@ -215,11 +219,12 @@ class _OnCPU:
 class _OnGPU:
     """As `_OnCPU`, with two streams of its own, so that several trainers can share a GPU."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, overlap: bool) -> None:
         index = torch.cuda.current_device() if device.index is None else device.index
         self.device, self.generator = device, torch.cuda.default_generators[index]
         self.random = self.generator.clone_state()
-        self.main, self.side = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        self.main = torch.cuda.Stream(device)
+        self.side = torch.cuda.Stream(device) if overlap else self.main
         self.settle()  # what the trainer was made of is there
 
     @contextmanager

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from importlib.resources import files
 from math import ceil, log2, prod
@@ -33,14 +33,15 @@ from .layout import QUAD, Layout, lay_out, padded
 LOT = 16
 """In inference the read-outs of at most so many hops exist at a time."""
 
-BLOCK_BYTES = 2**28
+BLOCK_BYTES = 2**26
 """Columns of a state walk together up to this size; the rest follows."""
 
-KEPT_HOPS, KEPT_BYTES = 16, 2**28
-"""Up to so many hops, and bytes in all, the states are kept for the backward pass."""
+FILLING_BYTES = 2**28
+"""A hop that gathers more than this fills a GPU. Below, two things at a time take less time; above,
+they only take more memory."""
 
-DENSE_DEGREE, DENSE_KEPT_BYTES = 8, 2**32
-"""With so many edges a node, walking again costs more, and the states may take this many bytes."""
+KEPT_HOPS = 16
+"""States of more hops are not kept for the backward pass."""
 
 _Hop = structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
@@ -94,10 +95,13 @@ def kept_shape(
 ) -> tuple[int, ...]:
     """What training keeps: the read-outs, and S_1 .. S_(K-1) where they are few and small."""
     states, readouts = _kept_sizes(key, value, hops, state_dtype or key.dtype)
-    dense = num_edges >= DENSE_DEGREE * key.size(0)
-    room = DENSE_KEPT_BYTES if dense else KEPT_BYTES
-    keeps_states = hops <= KEPT_HOPS and states * key.element_size() <= room
-    return (states + readouts if keeps_states else readouts,)
+    filling = fills_gpu(num_edges, key.size(1) * key.size(2), value.size(2))
+    return (readouts if filling or hops > KEPT_HOPS else states + readouts,)
+
+
+def fills_gpu(num_edges: int, channels: int, values: int) -> bool:
+    """Whether a hop fills a GPU, of states with `channels` = H d and c `values`."""
+    return 4 * num_edges * channels * (values + 1) > FILLING_BYTES
 
 
 def forward(
@@ -167,12 +171,14 @@ def backward(
         return torch.zeros_like(query), torch.zeros_like(key), grads.value, grads.hop_weights
     kept_states = states is not None
     grad_query, grad_key = walk.dots(together=kept_states), walk.dots()
-    with _beside(query.device):  # the two walks are independent of each other
+    # The two walks are independent of each other.
+    with _beside(query.device) if kept_states else nullcontext():
         for block in walk.blocks(matrix, together=kept_states):
             _walk_for_query(block, matrix, key, grads, states, grad_query)
     for block in walk.blocks(transpose):
         _walk_back(block, transpose, query, key, grads, grad_key)
-    _join(query.device)
+    if kept_states:
+        _join(query.device)
     return grad_query.summed(), grad_key.summed(), grads.value, grads.hop_weights
 
 
