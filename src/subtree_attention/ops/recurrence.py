@@ -25,6 +25,7 @@ def forward(
     value: Tensor,
     hop_weights: Tensor | None,
     matrix: CSR,
+    transpose: CSR,
     hops: int,
     eps: float,
     kept: Sequence[int],
