@@ -6,7 +6,7 @@ compressed rows, built once; the operator needs nothing else of a graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -30,8 +30,7 @@ class CSR(NamedTuple):
     """A sparse matrix in compressed rows, as the backends take it.
 
     Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row. `rows` and
-    `pieces` say how a GPU shares out the rows (see `schedule`), and `slots` [E] where an entry
-    stands in the transposed matrix.
+    `pieces` say how a GPU shares out the rows (see `schedule`).
     """
 
     rowptr: Tensor
@@ -39,7 +38,6 @@ class CSR(NamedTuple):
     weight: Tensor
     rows: Tensor | None = None
     pieces: Tensor | None = None
-    slots: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,10 @@ class _Pattern:
     col: Tensor
     edge_weight: Tensor | None
     schedule: tuple[Tensor | None, Tensor | None]
-    slots: Tensor | None = None
 
     def csr(self, weight: Tensor) -> CSR:
         """The matrix with these entries, [E]."""
-        return CSR(self.rowptr, self.col, weight, *self.schedule, self.slots)
+        return CSR(self.rowptr, self.col, weight, *self.schedule)
 
     def rows(self) -> Tensor:
         """The row of each entry, [E]."""
@@ -118,9 +115,8 @@ class Graph:
         if self_loops:
             source, target, weight = _add_self_loops(source, target, weight, self.num_nodes)
 
-        receive = _pattern(target, source, weight, self.num_nodes)
-        send = _pattern(source, target, weight, self.num_nodes)
-        self._receive, self._send = _with_slots(receive, send)
+        self._receive = _pattern(target, source, weight, self.num_nodes)
+        self._send = _pattern(source, target, weight, self.num_nodes)
         self._source_scale, self._target_scale = self._scales()
         self._weights: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         self._powers: dict[int, Any] = {}  # filled by ops.softmax
@@ -163,8 +159,7 @@ class Graph:
         moved = object.__new__(Graph)
         moved.num_nodes, moved.transition = self.num_nodes, self.transition
         moved.self_loops = self.self_loops
-        patterns = self._receive.to(device), self._send.to(device)
-        moved._receive, moved._send = _with_slots(*patterns)
+        moved._receive, moved._send = self._receive.to(device), self._send.to(device)
         moved._source_scale = _moved(self._source_scale, device)
         moved._target_scale = _moved(self._target_scale, device)
         moved._weights, moved._powers = {}, {}
@@ -368,18 +363,6 @@ def _pattern(row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int) ->
     dtype = index_dtype(num_nodes, row.numel())
     rowptr, weight = rowptr.to(dtype), None if weight is None else weight[order]
     return _Pattern(rowptr, col[order].to(dtype), weight, schedule(rowptr))
-
-
-def _with_slots(receive: _Pattern, send: _Pattern) -> tuple[_Pattern, _Pattern]:
-    """Tell each entry where it stands in the other pattern; only a GPU asks."""
-    if not receive.col.is_cuda:
-        return replace(receive, slots=None), replace(send, slots=None)
-    # Both are sorted by node and then by neighbour, parallel edges in the order they came in, so
-    # sorting one by neighbour, stably, gives the other.
-    to_receive = receive.col.argsort(stable=True)
-    to_send = torch.empty_like(to_receive)
-    to_send[to_receive] = torch.arange(to_receive.numel(), device=to_send.device)
-    return replace(receive, slots=to_send.int()), replace(send, slots=to_receive.int())
 
 
 def _degree(pattern: _Pattern) -> Tensor:

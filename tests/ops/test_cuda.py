@@ -36,10 +36,9 @@ def needs_nvrtc() -> None:
         pytest.skip(str(reason))
 
 
-def make_layout(shape, kind, dtype=torch.float32, state_dtype=torch.float32) -> Layout:
+def make_layout(shape, factors, dtype=torch.float32, state_dtype=torch.float32) -> Layout:
     heads, channels, width = shape
-    block = min(width, 12) if kind == "push" else width
-    return lay_out(heads, channels, width, block, dtype, state_dtype, kind)
+    return lay_out(heads, channels, width, width, dtype, state_dtype, factors)
 
 
 def compiled(place: Layout) -> str:
@@ -49,9 +48,9 @@ def compiled(place: Layout) -> str:
 
 class TestWithoutAGPU:
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
-    @pytest.mark.parametrize("kind", ["state", "factors"])
-    def test_a_layout_covers_every_channel_and_column_once(self, shape, kind):
-        place = make_layout(shape, kind)
+    @pytest.mark.parametrize("factors", [False, True])
+    def test_a_layout_covers_every_channel_and_column_once(self, shape, factors):
+        place = make_layout(shape, factors)
         lanes = place.group_heads * place.head_lanes
         held = place.head_lanes * place.per_lane * place.vector
         assert 0 < lanes <= WARP
@@ -59,10 +58,10 @@ class TestWithoutAGPU:
         assert (place.slices - 1) * place.columns < shape[2] <= place.slices * place.columns
 
     @pytest.mark.parametrize("shape", SHAPES[:11], ids=str)
-    @pytest.mark.parametrize("kind", ["state", "factors", "push"])
-    def test_the_papers_shapes_compile_and_fit_the_registers(self, shape, kind):
+    @pytest.mark.parametrize("factors", [False, True])
+    def test_the_papers_shapes_compile_and_fit_the_registers(self, shape, factors):
         needs_nvrtc()
-        report = compiled(make_layout(shape, kind))
+        report = compiled(make_layout(shape, factors))
         spills = re.findall(r"(\d+) bytes spill stores", report)
         if not spills:
             pytest.skip("this NVRTC does not report spills")
@@ -72,8 +71,8 @@ class TestWithoutAGPU:
     @pytest.mark.parametrize("dtypes", [("float32", "bfloat16"), ("float64", "float64")])
     def test_every_kind_of_shape_compiles(self, shape, dtypes):
         needs_nvrtc()
-        for kind in ("state", "factors"):
-            compiled(make_layout(shape, kind, *(getattr(torch, name) for name in dtypes)))
+        for factors in (False, True):
+            compiled(make_layout(shape, factors, *(getattr(torch, name) for name in dtypes)))
 
     def test_the_quotients_compile(self):
         needs_nvrtc()
@@ -147,27 +146,6 @@ class TestOnAGPU:
         heads, channels, width = shape
         inputs = random_inputs(60, heads, hops, (channels, width - 1)).to("cuda")
         assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
-
-    @pytest.mark.parametrize("shape", SHAPES, ids=str)
-    @pytest.mark.parametrize("hops", [2, 3])
-    def test_a_pushed_last_hop_equals_the_definition(self, shape, hops, monkeypatch):
-        monkeypatch.setattr(cuda, "LARGE_BYTES", 0)
-        monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
-        monkeypatch.setattr(cuda, "FILLING_BYTES", 0)
-        heads, channels, width = shape
-        inputs = random_inputs(60, heads, hops, (channels, width - 1)).to("cuda")
-        assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
-
-    def test_slots_lead_to_the_same_edge_of_the_transposed_matrix(self):
-        walked = hub_graph()
-        matrix, transpose = walked.matrix(), walked.transpose()
-        rows, rows_t = graph.csr_rows(matrix.rowptr), graph.csr_rows(transpose.rowptr)
-        assert torch.equal(transpose.col[matrix.slots.long()].long(), rows)
-        assert torch.equal(rows_t[matrix.slots.long()], matrix.col.long())
-        assert torch.equal(transpose.weight[matrix.slots.long()], matrix.weight)
-        assert torch.equal(
-            matrix.slots[transpose.slots.long()].long().cpu(), torch.arange(rows.numel())
-        )
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("hops", [3, 20])

@@ -26,12 +26,11 @@ class Backend:
     """How subtree attention is computed. `query` and `key` are phi(q), phi(k) >= 0.
 
     Attributes:
-        forward: `(query, key, value, hop_weights, matrix, transpose, hops, eps, kept)` ->
-            `(out, kept)`. `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or
-            None, `matrix` and `transpose` the CSR of A and of A^T. `out` is the weighted sum over
-            hops [N, H, c], or all levels [K + 1, N, H, c] without weights. `kept` goes in as a
-            shape and comes out as a tensor: what the backward pass needs, of the shape that
-            `kept_shape` says; [0] for nothing.
+        forward: `(query, key, value, hop_weights, matrix, hops, eps, kept)` -> `(out, kept)`.
+            `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None,
+            `matrix` the CSR of A. `out` is the weighted sum over hops [N, H, c], or all levels
+            [K + 1, N, H, c] without weights. `kept` goes in as a shape and comes out as a tensor:
+            what the backward pass needs, of the shape that `kept_shape` says; [0] for nothing.
         backward: `(grad, query, key, value, hop_weights, kept, matrix, transpose, hops, eps)`
             -> gradients of query, key, value and hop_weights (None without weights).
         refusal: `(device, dtype)` -> None if it can run there, otherwise why not.
@@ -142,13 +141,11 @@ def _forward(
     weight: Tensor,
     rows: Tensor | None,
     pieces: Tensor | None,
-    slots: Tensor | None,
     rowptr_t: Tensor,
     col_t: Tensor,
     weight_t: Tensor,
     rows_t: Tensor | None,
     pieces_t: Tensor | None,
-    slots_t: Tensor | None,
     hops: int,
     eps: float,
     kept: Sequence[int],
@@ -160,8 +157,7 @@ def _forward(
             key.contiguous(),
             value.contiguous(),
             hop_weights,
-            CSR(rowptr, col, weight, rows, pieces, slots),
-            CSR(rowptr_t, col_t, weight_t, rows_t, pieces_t, slots_t),
+            CSR(rowptr, col, weight, rows, pieces),
             hops,
             eps,
             kept,
@@ -191,13 +187,11 @@ def _backward(
     weight: Tensor,
     rows: Tensor | None,
     pieces: Tensor | None,
-    slots: Tensor | None,
     rowptr_t: Tensor,
     col_t: Tensor,
     weight_t: Tensor,
     rows_t: Tensor | None,
     pieces_t: Tensor | None,
-    slots_t: Tensor | None,
     hops: int,
     eps: float,
     backend: str,
@@ -210,8 +204,8 @@ def _backward(
             value.contiguous(),
             hop_weights,
             kept,
-            CSR(rowptr, col, weight, rows, pieces, slots),
-            CSR(rowptr_t, col_t, weight_t, rows_t, pieces_t, slots_t),
+            CSR(rowptr, col, weight, rows, pieces),
+            CSR(rowptr_t, col_t, weight_t, rows_t, pieces_t),
             hops,
             eps,
         )
@@ -246,9 +240,9 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 def _differentiate(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
     if grad is None:  # nothing reaches the output
-        return (None,) * 20
+        return (None,) * 18
     *grads, grad_weights = _backward(grad, *ctx.saved_tensors, ctx.hops, ctx.eps, ctx.backend)
-    return *grads, None if ctx.saved_tensors[3] is None else grad_weights, *[None] * 16
+    return *grads, None if ctx.saved_tensors[3] is None else grad_weights, *[None] * 14
 
 
 _forward.register_autograd(_differentiate, setup_context=_save_for_backward)

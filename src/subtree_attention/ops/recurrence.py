@@ -25,7 +25,6 @@ def forward(
     value: Tensor,
     hop_weights: Tensor | None,
     matrix: CSR,
-    transpose: CSR,
     hops: int,
     eps: float,
     kept: Sequence[int],

@@ -8,9 +8,7 @@ Differences to `recurrence.py`, each measured (docs/performance.md):
   the rest; the last piece to arrive adds them up, in their order: the same bits every time;
 - wide states are cut into slices of columns, and blocks of slices walk one after the other where
   their states are large;
-- states that are few and small are kept for the backward pass instead of walked again;
-- the last hop of a large state is pushed: a node's state is read once, and what each of its
-  neighbours reads of it is left at their edge.
+- states that are few and small are kept for the backward pass instead of walked again.
 
 `kernels.cu` and `quotient.cu` are compiled at run time for each shape.
 """
@@ -38,12 +36,6 @@ LOT = 16
 BLOCK_BYTES = 2**26
 """Columns of a state walk together up to this size; the rest follows."""
 
-LEAST_QUADS = 3
-"""So many quads of columns walk together in any case."""
-
-LARGE_BYTES = 2**27
-"""States beyond this size fit no cache: their last hop is pushed."""
-
 FILLING_BYTES = 2**28
 """A hop that gathers more than this fills a GPU. Below, two things at a time take less time; above,
 they only take more memory."""
@@ -57,10 +49,6 @@ _Hop = structure(  # as in kernels.cu
     ints="num_rows num_pieces num_nodes first_column add_own readout_width readout_adds dot_planes",
 )
 _Kept = structure(pointers="states others dot", ints="num_states num_nodes")  # as in kernels.cu
-_Push = structure(  # as in kernels.cu
-    pointers="rows pieces col slots old_state own other reads dots",
-    ints="num_rows num_pieces first_column",
-)
 _Quotient = structure(  # as in quotient.cu
     pointers="value ones readouts hop_weights out grad grad_readouts grad_value products",
     doubles="eps",
@@ -122,7 +110,6 @@ def forward(
     value: Tensor,
     hop_weights: Tensor | None,
     matrix: CSR,
-    transpose: CSR,
     hops: int,
     eps: float,
     kept: Sequence[int],
@@ -139,10 +126,11 @@ def forward(
         readouts = value.new_empty(min(hops, LOT), *levels.readout_shape)
     room, ones = readouts.size(0), levels.ones()
     # Blocks of columns only if the read-outs of all hops have room until the last block is done.
-    for block in walk.blocks(matrix, transpose, together=states is not None or room < hops):
+    for block in walk.blocks(matrix, together=states is not None or room < hops):
         path = block.room() if states is None else states
         for hop in range(1, hops + 1):
             block.step(
+                matrix,
                 old=path[(hop - 2) % len(path)] if hop > 1 else None,
                 new=path[(hop - 1) % len(path)] if hop < hops else None,
                 left=key,
@@ -185,10 +173,10 @@ def backward(
     grad_query, grad_key = walk.dots(together=kept_states), walk.dots()
     # The two walks are independent of each other.
     with _beside(query.device) if kept_states else nullcontext():
-        for block in walk.blocks(matrix, transpose, together=kept_states):
-            _walk_for_query(block, key, grads, states, grad_query)
-    for block in walk.blocks(transpose, matrix):
-        _walk_back(block, query, key, grads, grad_key)
+        for block in walk.blocks(matrix, together=kept_states):
+            _walk_for_query(block, matrix, key, grads, states, grad_query)
+    for block in walk.blocks(transpose):
+        _walk_back(block, transpose, query, key, grads, grad_key)
     if kept_states:
         _join(query.device)
     return grad_query.summed(), grad_key.summed(), grads.value, grads.hop_weights
@@ -196,6 +184,7 @@ def backward(
 
 def _walk_for_query(
     block: _Block,
+    matrix: CSR,
     key: Tensor,
     grads: _Gradients,
     states: Tensor | None,
@@ -209,6 +198,7 @@ def _walk_for_query(
         first = hops
     for hop in range(first, hops + 1):
         block.step(
+            matrix,
             old=path[(hop - 2) % len(path)] if hop > 1 else None,
             new=path[(hop - 1) % len(path)] if hop < hops else None,
             left=key,
@@ -219,13 +209,14 @@ def _walk_for_query(
 
 
 def _walk_back(
-    block: _Block, query: Tensor, key: Tensor, grads: _Gradients, grad_key: _Dots
+    block: _Block, transpose: CSR, query: Tensor, key: Tensor, grads: _Gradients, grad_key: _Dots
 ) -> None:
     """G_m = q (x) dR_m + A^T G_(m+1), and at home dk = dS_0 v, dv += k dS_0."""
     path, old, last = block.room(), None, grads.readouts[-1]
     for hop in range(grads.readouts.size(0) - 1, 0, -1):
         new = path[hop % len(path)]
         block.step(
+            transpose,
             old=old,
             new=new,
             left=query,
@@ -236,6 +227,7 @@ def _walk_back(
         )
         old = new
     block.step(
+        transpose,
         old=old,
         new=None,
         left=query,
@@ -261,7 +253,7 @@ def product(matrix: CSR, dense: Tensor) -> Tensor:
         width = dense.size(1)
         channels = next(d for d in range(min(width, 128), 0, -1) if width % d == 0)
         shape = (width // channels, channels, 1, 1, dense.dtype, dense.dtype)
-        place = lay_out(*shape, kind="state")
+        place = lay_out(*shape, factors=False)
         hub = _Hub(place, matrix, dense.dtype)
         _launch_hop(place, matrix, hub, old_state=_aligned(dense), new_state=out)
     return out
@@ -363,15 +355,10 @@ class _Walk:
         self.width = value.size(2) + 1
         self.state_dtype = state_dtype or query.dtype
 
-    def layout(self, columns: int, kind: str) -> Layout:
-        """How so many columns are laid over lanes."""
+    def layout(self, columns: int, factors: bool) -> Layout:
+        """How so many columns are laid over lanes, from their factors or from a state."""
         shape = (*self.query.shape[1:], self.width, columns)
-        return lay_out(*shape, self.query.dtype, self.state_dtype, kind)
-
-    @property
-    def large(self) -> bool:
-        """Whether a state is too large for any cache."""
-        return self.query.numel() * self.width * self.state_dtype.itemsize > LARGE_BYTES
+        return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
 
     def kept(self, memory: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """States [K - 1, N e H d] and read-outs [K, N, H, e] in what the forward pass keeps."""
@@ -385,22 +372,22 @@ class _Walk:
         kept = memory[:states].view(self.state_dtype)[:count]
         return kept.view(max(self.hops - 1, 0), -1), memory[states:].view(shape)
 
-    def blocks(self, matrix: CSR, back: CSR, together: bool = False) -> Iterator[_Block]:
-        """Columns that walk together; together: all of them. `back` is the transposed matrix."""
+    def blocks(self, matrix: CSR, together: bool = False) -> Iterator[_Block]:
+        """Columns that walk together; together: all of them."""
         size = self._block_columns(together)
         if self.query.numel() and self.hops:
             for first in range(0, self.width, size):
-                yield _Block(self, matrix, back, first, min(size, self.width - first))
+                yield _Block(self, matrix, first, min(size, self.width - first))
 
     def dots(self, together: bool = False) -> _Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
         columns = self._block_columns(together)
-        planes = max(self.layout(columns, kind).slices for kind in ("state", "factors"))
+        planes = max(self.layout(columns, factors).slices for factors in (False, True))
         return _Dots(self.query.new_empty(planes, *self.query.shape))
 
     def _block_columns(self, together: bool) -> int:
         column_bytes = max(self.query.numel(), 1) * self.state_dtype.itemsize
-        quads = max(BLOCK_BYTES // column_bytes // QUAD, LEAST_QUADS)
+        quads = max(BLOCK_BYTES // column_bytes // QUAD, 1)
         return self.width if together else min(quads * QUAD, self.width)
 
 
@@ -410,12 +397,6 @@ class _Dots:
     def __init__(self, planes: Tensor) -> None:
         self.planes, self.filled = planes, 0
 
-    def add(self, sums: Tensor) -> None:
-        """Add [N, H d] to what is there."""
-        first = self.planes[0]
-        first.copy_(first + sums.view_as(first) if self.filled else sums.view_as(first))
-        self.filled = max(self.filled, 1)
-
     def summed(self) -> Tensor:
         return self.planes[0] if self.filled == 1 else self.planes[: self.filled].sum(0)
 
@@ -423,14 +404,9 @@ class _Dots:
 class _Block:
     """Columns of the state that walk together."""
 
-    def __init__(
-        self, walk: _Walk, matrix: CSR, back: CSR, first_column: int, columns: int
-    ) -> None:
+    def __init__(self, walk: _Walk, matrix: CSR, first_column: int, columns: int) -> None:
         self.walk, self.first_column, self.columns = walk, first_column, columns
-        self.matrix, self.back = matrix, back
-        self.from_factors, self.from_state = (
-            walk.layout(columns, kind) for kind in ("factors", "state")
-        )
+        self.from_factors, self.from_state = walk.layout(columns, True), walk.layout(columns, False)
         self.hub = _Hub(self.from_state, matrix, walk.query.dtype)
 
     def room(self) -> Tensor:
@@ -441,81 +417,26 @@ class _Block:
 
     def step(
         self,
+        matrix: CSR,
         old: Tensor | None,
         new: Tensor | None,
         dots: _Dots | None = None,
         **parts: Any,
     ) -> None:
         """One hop from `old`, or from the factors; the parts are fields of `Hop` in kernels.cu."""
-        pushed = self.walk.layout(self.columns, "push")
-        if old is not None and new is None and self.walk.large and pushed.slices == 1:
-            self._push(pushed, old, dots, **parts)
-            return
         place = self.from_factors if old is None else self.from_state
         if dots is not None:
             parts |= {"dot": dots.planes, "dot_planes": dots.filled}
             dots.filled = max(dots.filled, place.slices)
         _launch_hop(
             place,
-            self.matrix,
+            matrix,
             self.hub,
             first_column=self.first_column,
             old_state=old,
             new_state=new,
             **parts,
         )
-
-    def _push(
-        self,
-        place: Layout,
-        old: Tensor,
-        dots: _Dots | None,
-        own: Tensor | None = None,
-        readout: Tensor | None = None,
-        readout_width: int = 0,
-        readout_adds: bool = False,
-        other: Tensor | None = None,
-        **_: Any,
-    ) -> None:
-        """The last hop from the sender's side: its state is read once, not once for every edge.
-
-        What a receiver reads of a sender waits at their edge, and is then added up in order.
-        """
-        edges, back = self.matrix.col.numel(), self.back
-        heads, channels = self.walk.query.shape[1:]
-        own = own if readout is not None else None
-        other = other if dots is not None else None
-        like = self.walk.query
-        reads = like.new_empty(0 if own is None else edges, heads * self.columns)
-        products = like.new_empty(0 if other is None else edges, heads * channels)
-        num_rows, num_pieces = _count(back.rows), _count(back.pieces)
-        arguments = _filled(
-            _Push,
-            rows=back.rows,
-            pieces=back.pieces,
-            col=back.col,
-            slots=back.slots,
-            old_state=old,
-            own=own,
-            other=other,
-            reads=reads,
-            dots=products,
-            num_rows=num_rows,
-            num_pieces=num_pieces,
-            first_column=self.first_column,
-        )
-        module = _hop_module(place, old.device)
-        module.launch("push", place.grid(num_rows + num_pieces), place.threads, arguments)
-        here = torch.arange(edges, dtype=torch.int32, device=old.device)
-        at_edges = self.matrix._replace(col=here)
-        if readout is not None:
-            last = min(self.first_column + self.columns, readout_width)
-            read = product(at_edges, reads).view(-1, heads, self.columns)
-            target = readout[..., self.first_column : last]
-            read = read[..., : target.size(-1)]
-            target.copy_(target + read if readout_adds else read)
-        if dots is not None:
-            dots.add(product(at_edges, products))
 
     def dot_kept(self, states: Tensor, others: Tensor, dots: _Dots) -> None:
         """dots = sum over kept states and their columns."""

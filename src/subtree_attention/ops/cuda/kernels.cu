@@ -5,16 +5,11 @@
 // to the read-out: each lane has PER_LANE vectors of VECTOR key channels of one head, in all columns
 // of a slice. Every sum has a fixed order, so the results are the same bits every time.
 //
-// Given on the compiler's command line (layout.py): REAL, STATE_BFLOAT16, KIND (STATE: gather from a
-// state, FACTORS: from its factors, PUSH: from the sender's side), HEADS, CHANNELS
+// Given on the compiler's command line (layout.py): REAL, STATE_BFLOAT16, FACTORS, HEADS, CHANNELS
 // (d), PADDED (e, rounded up to quads), BLOCK (columns of the state, all e or some of them), COLUMNS
 // (of a slice), VECTOR, PER_LANE, HEAD_LANES, GROUP_HEADS (heads of a unit), UNROLL (neighbours in
 // flight), THREADS (of a thread block), RESIDENT (threads on a multiprocessor: few, so that each has
 // registers for its loads).
-
-#define STATE 1
-#define FACTORS 2
-#define PUSH 3
 
 typedef REAL real;
 #if STATE_BFLOAT16
@@ -27,8 +22,8 @@ constexpr int ROW = HEADS * CHANNELS;
 constexpr int UNIT_LANES = GROUP_HEADS * HEAD_LANES;
 constexpr int UNITS_PER_WARP = 32 / UNIT_LANES;
 constexpr bool ONE_SLICE = COLUMNS == BLOCK;
-constexpr bool QUADS = ONE_SLICE || (KIND == FACTORS && COLUMNS % 4 == 0);  // slices start where quads do
-constexpr int LIMIT = KIND == FACTORS && QUADS ? (BLOCK + 3) / 4 * 4 : BLOCK;  // where they all have ended
+constexpr bool QUADS = ONE_SLICE || (FACTORS && COLUMNS % 4 == 0);  // slices start where quads do
+constexpr int LIMIT = FACTORS && QUADS ? (BLOCK + 3) / 4 * 4 : BLOCK;  // where they all have ended
 constexpr int HELD = COLUMNS * PER_LANE * VECTOR;
 constexpr int MERGE = HELD < 64 ? 64 / HELD : 1;  // pieces in flight
 
@@ -102,7 +97,7 @@ struct Hop {
   const int4* pieces;   // [num_pieces, 2] the same, then (first piece of the row, how many, -, -)
   const int* col;       // [E]
   const real* weight;   // [E]
-  const stored* old_state;  // [N, BLOCK, H * d]; or, of KIND FACTORS, left (x) right:
+  const stored* old_state;  // [N, BLOCK, H * d]; with FACTORS it is left (x) right instead:
   const real* left;         // [N, H, d]
   const real* right;        // [N, H, PADDED]
   const real* own;          // [N, H, d] and
@@ -211,7 +206,7 @@ __device__ void add_outer(real weight, const Channels& left, const Columns& righ
 // that is there, and nobody looks at what it makes of it.
 __device__ void add_rows(const Hop& hop, const Lane& lane, const int* node, const real* weight,
                          Sums& sums) {
-#if KIND == FACTORS
+#if FACTORS
   Channels left[UNROLL];
   Columns right[UNROLL];
 #pragma unroll
@@ -320,46 +315,27 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
   return true;
 }
 
-// The sum over the lanes of a head, for all of them.
-__device__ real head_sum(const Lane& lane, real part) {
-  real all = part;
-  if (HEAD_LANES == (HEAD_LANES & -HEAD_LANES)) {
-#pragma unroll
-    for (int far = HEAD_LANES / 2; far > 0; far /= 2)
-      all += __shfl_xor_sync(lane.peers, all, far);
-    return all;
-  }
-  all = 0;
-#pragma unroll
-  for (int m = 0; m < HEAD_LANES; m++) all += __shfl_sync(lane.peers, part, lane.first + m);
-  return all;
-}
-
-// own . row in one column, as far as this lane has it.
-__device__ real own_part(const Channels& own, const Sums& row, int x) {
-  real part = 0;
-#pragma unroll
-  for (int p = 0; p < PER_LANE; p++)
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) part += own.at[p][i] * row.at[x][p][i];
-  return part;
-}
-
-// other . row in one channel, over the columns of this slice.
-__device__ real other_part(const Lane& lane, const Columns& other, const Sums& row, int p, int i) {
-  real part = 0;
-#pragma unroll
-  for (int x = 0; x < COLUMNS; x++)
-    if (lane.owns(x)) part += other.at[x] * row.at[x][p][i];
-  return part;
-}
-
 // readout[node, head, column] (+)= own . row
 __device__ void read(const Hop& hop, const Lane& lane, int node, const Channels& own,
                      const Sums& sums) {
 #pragma unroll
   for (int x = 0; x < COLUMNS; x++) {
-    const real all = head_sum(lane, own_part(own, sums, x));
+    real total = 0;
+#pragma unroll
+    for (int p = 0; p < PER_LANE; p++)
+#pragma unroll
+      for (int i = 0; i < VECTOR; i++) total += own.at[p][i] * sums.at[x][p][i];
+    real all = total;
+    if (HEAD_LANES == (HEAD_LANES & -HEAD_LANES)) {
+#pragma unroll
+      for (int far = HEAD_LANES / 2; far > 0; far /= 2)
+        all += __shfl_xor_sync(lane.peers, all, far);
+    } else {
+      all = 0;
+#pragma unroll
+      for (int m = 0; m < HEAD_LANES; m++)
+        all += __shfl_sync(lane.peers, total, lane.first + m);
+    }
     const int column = lane.column(hop, x);
     if (x % HEAD_LANES == lane.member && lane.owns(x) && column < hop.readout_width) {
       real* address = hop.readout + (size_t(node) * HEADS + lane.head) * hop.readout_width + column;
@@ -378,7 +354,13 @@ __device__ void dot(const Hop& hop, const Lane& lane, int node, const Columns& o
     Pack<real> pack = {};
     if (lane.slice < hop.dot_planes) pack = load(address);
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) pack.at[i] += other_part(lane, other, sums, p, i);
+    for (int i = 0; i < VECTOR; i++) {
+      real total = 0;
+#pragma unroll
+      for (int x = 0; x < COLUMNS; x++)
+        if (lane.owns(x)) total += other.at[x] * sums.at[x][p][i];
+      pack.at[i] += total;
+    }
     store(address, pack);
   }
 }
@@ -396,25 +378,18 @@ __device__ void write(const Hop& hop, const Lane& lane, int node, const Sums& su
     }
 }
 
-// The lane that a thread is, and the item (a piece of a row, or a row) that its unit is to work on; -1
-// for a thread without work.
-__device__ int take_place(int items, Lane& lane) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) walk(const Hop hop) {
   const int warp = threadIdx.x / 32, in_warp = threadIdx.x % 32;
   const int unit = in_warp / UNIT_LANES, in_unit = in_warp % UNIT_LANES;
   const int item = (blockIdx.x * (THREADS / 32) + warp) * UNITS_PER_WARP + unit;
+  Lane lane;
   lane.head = blockIdx.z * GROUP_HEADS + in_unit / HEAD_LANES;
   lane.member = in_unit % HEAD_LANES;
   lane.slice = ONE_SLICE ? 0 : blockIdx.y;
   lane.first = in_warp - lane.member;
   lane.peers = (HEAD_LANES == 32 ? ~0u : (1u << HEAD_LANES % 32) - 1) << lane.first;
-  return unit >= UNITS_PER_WARP || item >= items || lane.head >= HEADS ? -1 : item;
-}
+  if (unit >= UNITS_PER_WARP || item >= hop.num_pieces + hop.num_rows || lane.head >= HEADS) return;
 
-#if KIND != PUSH
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) walk(const Hop hop) {
-  Lane lane;
-  const int item = take_place(hop.num_pieces + hop.num_rows, lane);
-  if (item < 0) return;
   const bool whole = item >= hop.num_pieces;  // pieces come first
   const int4 work = whole ? hop.rows[item - hop.num_pieces] : hop.pieces[2 * item];
   const int node = work.x;
@@ -433,97 +408,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) walk(c
   if (hop.dot) dot(hop, lane, node, other, sums);
   if (hop.new_state) write(hop, lane, node, sums);
 }
-#endif
 
-#if KIND == PUSH
-// The last hop from the sender's side: a row of the old state is loaded once, and what each receiver
-// would read of it is left at the edge, to be added up there. `rows` and `pieces` are those of the
-// transposed matrix, `col` its receivers, `slots` where an edge stands among a receiver's.
-struct Push {
-  const int4* rows;
-  const int4* pieces;
-  const int* col;
-  const int* slots;
-  const stored* old_state;  // [N, BLOCK, H * d]
-  const real* own;          // [N, H, d]
-  const real* other;        // [N, H, PADDED]
-  real* reads;              // [E, H, BLOCK] = own . row, if own
-  real* dots;               // [E, H, d] = other . row, if other
-  int num_rows;
-  int num_pieces;
-  int first_column;
-};
-
-__device__ void leave_reads(const Push& push, const Lane& lane, int slot, const Channels& own,
-                            const Sums& row) {
-  real all[COLUMNS];
-#pragma unroll
-  for (int x = 0; x < COLUMNS; x++) all[x] = head_sum(lane, own_part(own, row, x));
-  real* address = push.reads + (size_t(slot) * HEADS + lane.head) * BLOCK;
-#pragma unroll
-  for (int x = 0; x < COLUMNS; x += HEAD_LANES) {  // neighbouring lanes, neighbouring columns
-    real mine = 0;
-#pragma unroll
-    for (int m = 0; m < HEAD_LANES && x + m < COLUMNS; m++)
-      if (m == lane.member) mine = all[x + m];
-    if (x + lane.member < COLUMNS) address[x + lane.member] = mine;
-  }
-}
-
-__device__ void leave_dots(const Push& push, const Lane& lane, int slot, const Columns& other,
-                           const Sums& row) {
-#pragma unroll
-  for (int p = 0; p < PER_LANE; p++) {
-    if (!lane.has(p)) continue;
-    Pack<real> pack;
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) pack.at[i] = other_part(lane, other, row, p, i);
-    store(push.dots + lane.in_head(slot, p), pack);
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) push(const Push push) {
-  static_assert(ONE_SLICE, "a sender's row is pushed as a whole");
-  Lane lane;
-  const int item = take_place(push.num_pieces + push.num_rows, lane);
-  if (item < 0) return;
-  const bool whole = item >= push.num_pieces;
-  const int4 work = whole ? push.rows[item - push.num_pieces] : push.pieces[2 * item];
-  Hop columns = {};
-  columns.first_column = push.first_column;
-  Sums row;
-#pragma unroll
-  for (int x = 0; x < COLUMNS; x++)
-#pragma unroll
-    for (int p = 0; p < PER_LANE; p++) {
-      const int channel = lane.channel(lane.has(p) ? p : 0);
-      const Pack<stored> pack =
-          load_now(push.old_state + lane.in_state(work.x) + channel + x * ROW);
-#pragma unroll
-      for (int i = 0; i < VECTOR; i++) row.at[x][p][i] = widened(pack.at[i]);
-    }
-  for (int edge = work.y; edge < work.z; edge += UNROLL) {
-    int slot[UNROLL];
-    Channels own[UNROLL];
-    Columns other[UNROLL];
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      const int at = min(edge + u, work.z - 1), node = __ldg(push.col + at);
-      slot[u] = __ldg(push.slots + at);
-      if (push.own) load_channels(lane, push.own, node, own[u]);
-      if (push.other) load_columns(columns, lane, push.other, node, other[u]);
-    }
-#pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      if (edge + u >= work.z) break;
-      if (push.own) leave_reads(push, lane, slot[u], own[u], row);
-      if (push.other) leave_dots(push, lane, slot[u], other[u], row);
-    }
-  }
-}
-#endif
-
-#if KIND == STATE
+#if !FACTORS
 // dot[node, head, channel] = sum over kept states and their columns of other . row
 struct Kept {
   const stored* states;  // [num_states, N, e, H * d]

@@ -12,12 +12,12 @@ WARP = 32
 THREADS = 128
 RESIDENT = 512
 QUAD = 4
-REGISTERS = {"state": 16, "factors": 48, "push": 64}
+STATE_REGISTERS, FACTOR_REGISTERS = 16, 48
 """Numbers of a row that a lane holds at most; more columns are other lanes' work (slices). Few when
 it gathers from a state, so that many neighbours are in flight; many from factors, since each slice
-reads them again; when it pushes, all of a block, or it cannot."""
+reads them again."""
 
-LOADS = {"state": 64, "factors": 32, "push": 32}
+STATE_LOADS, FACTOR_LOADS = 64, 32
 """Numbers that a lane has in flight at most."""
 
 
@@ -27,7 +27,7 @@ class Layout:
 
     real: str
     state_bfloat16: int
-    kind: str
+    factors: int
     heads: int
     channels: int
     padded: int
@@ -43,8 +43,7 @@ class Layout:
 
     @property
     def macros(self) -> dict[str, str | int]:
-        macros = {name.upper(): value for name, value in asdict(self).items()}
-        return {**macros, "KIND": self.kind.upper()}
+        return {name.upper(): value for name, value in asdict(self).items()}
 
     @property
     def row(self) -> int:
@@ -75,24 +74,28 @@ def lay_out(
     block: int,
     dtype: torch.dtype,
     state_dtype: torch.dtype,
-    kind: str,
+    factors: bool,
 ) -> Layout:
-    """Lanes for `block` of `width` columns of heads x channels; `kind` is a key of `REGISTERS`."""
+    """Lanes for `block` of `width` columns of heads x channels, from a state or from factors."""
     single = dtype == torch.float32
     vector = next(v for v in (4, 2, 1) if v <= (4 if single else 2) and channels % v == 0)
     per_lane = ceil(channels / (vector * WARP))
     head_lanes = ceil(channels / (vector * per_lane))
     held = per_lane * vector  # in one column
-    registers, loads = (n // (1 if single else 2) for n in (REGISTERS[kind], LOADS[kind]))
+    registers, loads = (
+        (FACTOR_REGISTERS, FACTOR_LOADS) if factors else (STATE_REGISTERS, STATE_LOADS)
+    )
+    if not single:
+        registers, loads = registers // 2, loads // 2
     slices = min(ceil(block * held / registers), block)
     columns = ceil(block / slices)
-    if kind == "factors" and slices > 1:
+    if factors and slices > 1:
         columns = min(padded(columns), block)
-    loaded = held * columns if kind == "state" else held + padded(columns)
+    loaded = held + padded(columns) if factors else held * columns
     return Layout(
         real="float" if single else "double",
         state_bfloat16=int(state_dtype == torch.bfloat16),
-        kind=kind,
+        factors=int(factors),
         heads=heads,
         channels=channels,
         padded=padded(width),
