@@ -28,13 +28,13 @@ from torch import Tensor
 
 from ...graph import CSR
 from .compiler import Module, nvrtc, structure
-from .layout import QUAD, Layout, lay_out, padded
+from .layout import Layout, lay_out, padded
 
 LOT = 16
 """In inference the read-outs of at most so many hops exist at a time."""
 
-BLOCK_BYTES = 2**26
-"""Columns of a state walk together up to this size; the rest follows."""
+BLOCK_BYTES, LEAST_COLUMNS = 2**26, 12
+"""Columns of a state walk together up to this size, but so many in any case; the rest follows."""
 
 FILLING_BYTES = 2**28
 """A hop that gathers more than this fills a GPU. Below, two things at a time take less time; above,
@@ -386,9 +386,12 @@ class _Walk:
         return _Dots(self.query.new_empty(planes, *self.query.shape))
 
     def _block_columns(self, together: bool) -> int:
+        if together:
+            return self.width
         column_bytes = max(self.query.numel(), 1) * self.state_dtype.itemsize
-        quads = max(BLOCK_BYTES // column_bytes // QUAD, 1)
-        return self.width if together else min(quads * QUAD, self.width)
+        most = max(BLOCK_BYTES // column_bytes, LEAST_COLUMNS)
+        blocks = ceil(self.width / most)
+        return min(padded(ceil(self.width / blocks)), self.width)  # of about the same size
 
 
 class _Dots:
