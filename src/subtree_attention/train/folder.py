@@ -238,7 +238,9 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this package runs from, if it is one."""
+    """The commit that this package runs from: `STA_COMMIT`, or that of the checkout it lies in."""
+    if os.environ.get("STA_COMMIT"):
+        return os.environ["STA_COMMIT"]
     here = Path(__file__).resolve()
 
     def git(*arguments: str) -> str:
