@@ -1,4 +1,4 @@
-"""The command `sta`: train, evaluate, bench, datasets, info.
+"""The command `sta`: train, evaluate, bench, reproduce, datasets, info.
 
 A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
 in exit code 1; neither shows a traceback.
@@ -263,6 +263,94 @@ def bench(
         common["save"] = lambda so_far: store.write_json(path, so_far)
         result = benchmark.compare(graphs, shape or [], place, **common)
     benchmark.publish(result, path, out_console)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, table3, hops, deep, gpr, theorem, robustness, or all."
+        ),
+    ],
+    graph: Annotated[
+        list[str] | None, typer.Option(help="Only this graph; may be given several times.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this model (STAGNN, GCN, ...); may be given several times."),
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs instead of the paper's number.")] = None,
+    render: Annotated[
+        bool, typer.Option("--render", help="Only draw tables and figures from what is there.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run also what is there already.")
+    ] = False,
+    epochs: Annotated[
+        int | None, typer.Option(help="Most epochs of a run, for a quick look.")
+    ] = None,
+    device: Device = "auto",
+    together: Annotated[
+        int | None, typer.Option(help="Runs that share a GPU at a time. [default: 5]")
+    ] = None,
+    processes: Annotated[int, typer.Option(help="On a CPU, processes at a time.")] = 1,
+    results: Annotated[
+        Path | None, typer.Option(help="Folder of the records. [default: results/reproduce]")
+    ] = None,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Run the paper's experiments again, and draw its tables and figures from the runs.
+
+    Every run is a line of JSON below the folder of the records. What is there is not run again, so
+    an interrupted command goes on where it was; --render trains nothing.
+
+    [bold]Examples[/bold]
+
+    sta reproduce table1                       all graphs, all models, the paper's number of runs
+
+    sta reproduce table1 --graph cora --model STAGNN --model GCN
+
+    sta reproduce deep --render                tables and figures from the committed runs
+
+    sta reproduce theorem                      spectral gaps and convergence; trains nothing
+    """
+    from .reproduce import command
+    from .reproduce.queue import Place
+    from .reproduce.store import DEFAULT, Store
+    from .train.loop import TOGETHER
+
+    store_of_records = Store(results or DEFAULT)
+
+    def say(line: str) -> None:
+        err_console.print(line, soft_wrap=True, markup=False)
+
+    _check.known("experiment", what, command.WHATS)
+    if render:
+        files = command.render_all(what, store_of_records, say)
+    else:
+        at_a_time = TOGETHER if together is None else _check.integer("together", together, 1)
+        place = Place(choose_device(device), data_dir, mirror, at_a_time)
+        changes = {} if epochs is None else {"epochs": epochs}
+        try:
+            files = command.reproduce(
+                what,
+                place,
+                store_of_records,
+                graphs=graph,
+                models=model,
+                runs=runs,
+                again=again,
+                processes=_check.integer("processes", processes, 1),
+                say=say,
+                **changes,
+            )
+        except KeyboardInterrupt:
+            say("Stopped. What is done is kept; the same command goes on.")
+            raise typer.Exit(130) from None
+    for file in files:
+        out_console.print(f"written to {file}", soft_wrap=True, markup=False)
 
 
 @app.command()

@@ -1,0 +1,143 @@
+"""What is run for which table and figure: lists of jobs, each one training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..train.config import Config
+from ..train.recipes import recipe
+
+PROTOCOL_A = ("cora", "citeseer", "deezer", "actor")
+PROTOCOL_B = ("pubmed", "corafull", "computer", "photo", "cs", "physics")
+DEPTHS = (3, 5, 10, 20, 50, 100)
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
+BASELINE_RUNS = 5
+OURS, EDGEWISE = "STAGNN", "STAGNN edge-wise"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a model on one split of a graph.
+
+    Attributes:
+        experiment, graph: where its record goes.
+        model: STAGNN, "STAGNN edge-wise" (the published formulation), or a name of `BASELINES`.
+        variant: what is special about it, in words; the empty string for the recipe itself.
+        seed: of split and weights.
+        config: data, split, training, and the settings of STAGNN.
+        settings: a baseline's, where they differ from its recipe.
+        at: K or the share of corruption, for a figure's axis.
+        kind: of corruption.
+        alone: not beside other runs, because its memory is measured.
+    """
+
+    experiment: str
+    graph: str
+    model: str
+    variant: str
+    seed: int
+    config: Config
+    settings: dict[str, Any] = field(default_factory=dict)
+    at: float | None = None
+    kind: str | None = None
+    alone: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.model, self.variant, self.seed
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A part of the paper.
+
+    Attributes:
+        title: in words.
+        graphs: the graphs it runs on.
+        jobs: `(graph, runs)` -> its jobs; runs None is the paper's number.
+        models: those besides STAGNN that it compares with.
+    """
+
+    title: str
+    graphs: tuple[str, ...]
+    jobs: Callable[[str, int | None], Iterator[Job]]
+    models: tuple[str, ...] = ()
+
+
+BASELINES = (
+    "GCN", "GAT", "APPNP", "GPRGNN", "JKNet", "MixHop", "GraphGPS", "SGFormer", "Polynormer",
+)  # fmt: skip
+COMPARED = ("GCN", "GAT", "APPNP")  # where depth and noise are studied
+
+
+def _runs(
+    experiment: str, config: Config, runs: int | None, model: str = OURS, **more: Any
+) -> Iterator[Job]:
+    """The same job on several splits."""
+    for seed in range(config.runs if runs is None else runs):
+        job = {"variant": "", **more}
+        yield Job(experiment, config.graph, model, seed=seed, config=config, **job)
+
+
+def _table1(graph: str, runs: int | None) -> Iterator[Job]:
+    config = recipe(graph)
+    yield from _runs("table1", config, runs)
+    yield from _runs("table1", config, runs, EDGEWISE)
+    for name in BASELINES:
+        yield from _runs("table1", config, min(runs or BASELINE_RUNS, BASELINE_RUNS), name)
+
+
+def _table2(graph: str, runs: int | None) -> Iterator[Job]:
+    config = recipe(graph)
+    alone = config.replace(global_attention="only")
+    yield from _runs("table2", alone, runs, variant="GA only", at=0)
+    for hops in (1, 2, 3):
+        beside = config.replace(global_attention="beside", hops=hops)
+        name = f"{hops} hop{'s' * (hops > 1)} + GA"
+        yield from _runs("table2", beside, runs, variant=name, at=hops)
+
+
+def _table3(graph: str, runs: int | None) -> Iterator[Job]:
+    for gate in ("softmax", "plain", "none"):
+        changed = recipe(graph, gate=gate)
+        yield from _runs("table3", changed, runs, variant=f"gate {gate}")
+
+
+def _hops(graph: str, runs: int | None) -> Iterator[Job]:
+    for aggregation in ("gpr", "sum", "concat", "attention"):
+        changed = recipe(graph, aggregation=aggregation)
+        yield from _runs("hops", changed, runs, variant=aggregation)
+
+
+def _deep(graph: str, runs: int | None) -> Iterator[Job]:
+    for hops in DEPTHS:
+        common: dict[str, Any] = {"variant": f"K={hops}", "at": hops, "alone": True}
+        yield from _runs("deep", recipe(graph, hops=hops), runs, **common)
+        for name in COMPARED:
+            settings = {"depth": hops}
+            yield from _runs("deep", recipe(graph), runs, name, settings=settings, **common)
+
+
+def _robustness(graph: str, runs: int | None) -> Iterator[Job]:
+    from .corruption import KINDS
+
+    for kind in KINDS:
+        for share in SHARES:
+            common = {"variant": f"{kind} {share:g}", "at": share, "kind": kind}
+            for name in (OURS, *COMPARED):
+                yield from _runs("robustness", recipe(graph), runs, name, **common)
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table1": Experiment(
+        "node classification", PROTOCOL_A + PROTOCOL_B, _table1, (EDGEWISE, *BASELINES)
+    ),
+    "table2": Experiment("global attention with and without STA", PROTOCOL_B, _table2),
+    "table3": Experiment("the gate over heads", PROTOCOL_B, _table3),
+    "hops": Experiment("aggregation over hops", PROTOCOL_A, _hops),
+    "deep": Experiment("deep subtrees", ("cora", "actor"), _deep, COMPARED),
+    "robustness": Experiment("noisy graphs", ("cora", "actor"), _robustness, COMPARED),
+}
+"""What trains. `gpr` is drawn from the runs of `deep`; `theorem` trains nothing."""

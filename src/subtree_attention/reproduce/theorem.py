@@ -1,0 +1,2 @@
+GRAPHS=()
+def measure(*a,**k): return {}
