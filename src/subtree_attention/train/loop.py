@@ -10,7 +10,9 @@ or `sta train cora --runs 5` from the command line.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -27,17 +29,17 @@ from . import folder as store
 from .config import Config
 from .metrics import METRICS
 from .progress import Progress, Silent
-from .run import Run, RunResult
+from .run import Diverged, RunResult, SavedRun, train_together
 
 TOGETHER = 5
 """Runs that share a GPU at a time, see docs/performance.md."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped by the user; everything up to then is saved in `folder`."""
+    """Training was stopped by the user; what can be taken up again is saved in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"stopped; everything is saved in {folder}")
+        super().__init__(f"stopped; it can be taken up again from {folder}")
         self.folder = folder
 
 
@@ -105,7 +107,7 @@ def fit(
     progress = progress or Silent()
     given = _check_folder(config, out, resume)  # before the work of loading
     data = prepare(config, data_dir, mirror) if data is None else data
-    data = data.to(str(place))  # once: the splits share it
+    data = copy(data).to(str(place))  # once: the splits share it; the caller's stays where it is
     seeds = range(config.seed, config.seed + config.runs)
     splits = [
         datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
@@ -123,8 +125,8 @@ def fit(
             store.write_json(out / "environment.json", store.environment(place))
         graph = Graph(data.edge_index, data.num_nodes, transition=config.transition)
 
-        def start(index: int) -> Run:
-            return Run(config, index, splits[index].to(str(place)), graph, out, capture)
+        def start(index: int) -> SavedRun:
+            return SavedRun(config, index, splits[index].to(str(place)), graph, out, capture)
 
         runs = _fit_runs(config.runs, start, out, at_a_time, progress, checkpoint_seconds)
         result = Result(config, runs, out)
@@ -134,52 +136,44 @@ def fit(
 
 def _fit_runs(
     count: int,
-    start: Callable[[int], Run],
+    start: Callable[[int], SavedRun],
     out: Path,
     at_a_time: int,
     progress: Progress,
     checkpoint_seconds: float,
 ) -> list[RunResult]:
     """All runs, some at a time; those that are finished on disk are only read."""
-    results, waiting, active = {}, list(range(count)), list[Run]()
+    results, active = dict[int, RunResult](), list[SavedRun]()
+
+    def waiting() -> Iterator[SavedRun]:
+        for index in range(count):
+            path = out / f"run-{index}" / "summary.json"
+            if path.exists():
+                results[index] = RunResult(**store.read_json(path))
+                progress.finish_run(results[index])
+            else:
+                run = start(index)
+                progress.start_run(index, run.epoch)
+                yield run
+
     try:
-        while waiting or active:
-            while waiting and len(active) < at_a_time:
-                index = waiting.pop(0)
-                path = out / f"run-{index}" / "summary.json"
-                if path.exists():
-                    results[index] = RunResult(**store.read_json(path))
-                    progress.finish_run(results[index])
-                else:
-                    active.append(start(index))
-                    progress.start_run(index, active[-1].epoch)
-            _advance(active)
-            for run in active.copy():
-                new = run.record()
-                for epoch in new:
-                    progress.epoch(run.index, epoch, run.best)
-                if not run.epochs_left:
-                    active.remove(run)
-                    results[run.index] = run.finish()
-                    progress.finish_run(results[run.index])
-                elif time.monotonic() - run.saved >= checkpoint_seconds:
-                    run.checkpoint()
+        for run, new in train_together(waiting(), at_a_time, active):
+            for epoch in new:
+                progress.epoch(run.index, epoch, run.best)
+            if not run.epochs_left:
+                results[run.index] = run.finish()
+                progress.finish_run(results[run.index])
+            elif time.monotonic() - run.saved >= checkpoint_seconds:
+                run.checkpoint()
     except KeyboardInterrupt:
         for run in active:
-            if run.trainer.between_epochs:  # in the middle of one, the last checkpoint counts
-                run.record()
+            # In the middle of an epoch, the last checkpoint is what counts.
+            if run.index not in results and run.trainer.between_epochs:
+                with suppress(Diverged):  # it will diverge again
+                    run.record()
                 run.checkpoint()
         raise Interrupted(out) from None
     return [results[index] for index in range(count)]
-
-
-def _advance(runs: list[Run]) -> None:
-    """Some epochs of every run, in turns, so that a GPU has work from all of them."""
-    counts = [run.epochs_to_read() for run in runs]
-    for number in range(max(counts, default=0)):
-        for run, count in zip(runs, counts, strict=True):
-            if number < count:
-                run.trainer.advance(1)
 
 
 def can_capture(config: Config) -> bool:

@@ -1,12 +1,14 @@
-"""One run: a trainer, the history of its epochs, and how it is put on disk and taken up again."""
+"""Runs: epochs until patience ends them, several at a time, and how one is put on disk."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch_geometric.data import Data
@@ -50,22 +52,21 @@ class RunResult:
 
 
 class Run:
-    """A run under way."""
+    """A run under way: a trainer, the history of its epochs, and where it will end.
 
-    def __init__(
-        self, config: Config, index: int, data: Data, graph: Graph, out: Path, capture: bool
-    ) -> None:
-        self.config, self.index, self.folder = config, index, out / f"run-{index}"
-        self.sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
-        torch.manual_seed(config.seed + index)
-        model = STAGNN(**self.sizes, **config.model_settings()).to(data.y.device)
-        groups = model.parameter_groups(config.weight_decay)
-        self.trainer = Trainer(model, data, graph, config, groups, capture)
+    Args:
+        name: what to call it in an error.
+        trainer: what runs its epochs.
+        epochs: most epochs.
+        patience: epochs without a better validation score after which it ends.
+    """
+
+    def __init__(self, name: str, trainer: Trainer, epochs: int, patience: int) -> None:
+        self.name, self.trainer, self.most, self.patience = name, trainer, epochs, patience
         self.history: list[Epoch] = []
         self.best: Epoch | None = None
-        self.seconds = 0.0  # spent before the checkpoint that this process started from
-        self.started = self.saved = time.monotonic()
-        self._restore()
+        self.seconds = 0.0  # spent before this process took it up
+        self.started = time.monotonic()
 
     @property
     def epoch(self) -> int:
@@ -75,7 +76,7 @@ class Run:
     def epochs_left(self) -> int:
         """How many epochs there are at least, if the validation score does not improve any more."""
         waited = self.epoch - self.best.epoch if self.best else 0
-        return max(0, min(self.config.epochs - self.epoch, self.config.patience - waited))
+        return max(0, min(self.most - self.epoch, self.patience - waited))
 
     def epochs_to_read(self) -> int:
         """How many epochs to queue before the next look at their numbers.
@@ -83,9 +84,9 @@ class Run:
         Never past the end that patience sets, so that no epoch is wasted.
         """
         if self.trainer.replay is None:
-            return 1
+            return min(1, self.epochs_left)
         per_epoch = self.elapsed() / max(self.epoch, 1)
-        return max(1, min(self.epochs_left, NOTES, int(READ_SECONDS / per_epoch)))
+        return min(self.epochs_left, NOTES, max(1, int(READ_SECONDS / per_epoch)))
 
     def record(self) -> list[Epoch]:
         """Take over what the trainer has noted; the first of equally good epochs is the best."""
@@ -93,14 +94,68 @@ class Run:
         new = [Epoch(number, *row) for number, row in enumerate(rows, start=self.epoch + 1)]
         for epoch in new:
             if not math.isfinite(epoch.loss + epoch.val):
-                raise Diverged(self._diverged(epoch))
-            self.history.append(epoch)
+                raise Diverged(
+                    f"the model is not finite any more (loss {epoch.loss}) after epoch "
+                    f"{epoch.epoch} of {self.name}: try a smaller lr"
+                )
             if self.best is None or epoch.val > self.best.val:
-                self.best = epoch
+                self.best = epoch  # before it is history: an interrupt must not come between
+            self.history.append(epoch)
         return new
 
     def elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started
+
+
+R = TypeVar("R", bound=Run)
+
+
+def train_together(
+    waiting: Iterator[R], at_a_time: int, active: list[R]
+) -> Iterator[tuple[R, list[Epoch]]]:
+    """Train runs to their end, some at a time: yields a run and its new epochs, again and again.
+
+    Args:
+        waiting: runs, made when their turn comes.
+        at_a_time: how many share the device.
+        active: those under way; the caller's, who may need them when something happens.
+    """
+    while True:
+        while len(active) < at_a_time and (run := next(waiting, None)) is not None:
+            active.append(run)
+        if not active:
+            return
+        _advance(active)
+        for run in active.copy():
+            yield run, run.record()
+            if not run.epochs_left:
+                active.remove(run)
+
+
+def _advance(runs: Sequence[Run]) -> None:
+    """Some epochs of every run, in turns, so that a GPU has work from all of them."""
+    counts = [run.epochs_to_read() for run in runs]
+    for number in range(max(counts)):
+        for run, count in zip(runs, counts, strict=True):
+            if number < count:
+                run.trainer.advance(1)
+
+
+class SavedRun(Run):
+    """A run of STAGNN that is put on disk, and taken up again from there."""
+
+    def __init__(
+        self, config: Config, index: int, data: Data, graph: Graph, out: Path, capture: bool
+    ) -> None:
+        self.config, self.index, self.folder = config, index, out / f"run-{index}"
+        self.sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
+        torch.manual_seed(config.seed + index)
+        model = STAGNN(**self.sizes, **config.model_settings()).to(data.y.device)
+        groups = model.parameter_groups(config.weight_decay)
+        trainer = Trainer(model, data, graph, config, groups, capture)
+        super().__init__(_described(config, index), trainer, config.epochs, config.patience)
+        self.saved = self.started
+        self._restore()
 
     def checkpoint(self) -> None:
         """Everything that the rest of the run depends on, in one file."""
@@ -142,12 +197,11 @@ class Run:
         lines = "".join(json.dumps(asdict(epoch)) + "\n" for epoch in self.history)
         store.write_bytes(self.folder / "metrics.jsonl", lines.encode())
 
-    def _diverged(self, epoch: Epoch) -> str:
-        config = self.config
-        return (
-            f"the model is not finite any more (loss {epoch.loss}) after epoch {epoch.epoch} of "
-            f"run {self.index} on {config.graph} "
-            f"(lr {config.lr}, weight decay {config.weight_decay}, dropout {config.dropout}, "
-            f"hops {config.hops}, heads {config.heads}, feature map {config.feature_map}, "
-            f"eps {config.eps}): try a smaller lr"
-        )
+
+def _described(config: Config, index: int) -> str:
+    return (
+        f"run {index} on {config.graph} "
+        f"(lr {config.lr}, weight decay {config.weight_decay}, dropout {config.dropout}, "
+        f"hops {config.hops}, heads {config.heads}, feature map {config.feature_map}, "
+        f"eps {config.eps})"
+    )
