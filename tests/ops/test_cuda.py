@@ -110,8 +110,22 @@ class TestWithoutAGPU:
         assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts + 2 * states,)
         assert cuda.kept_shape_bfloat16(key, value, 3, 50) == (3 * readouts + states,)
         assert cuda.kept_shape(key, value, cuda.KEPT_HOPS + 1, 50) == (17 * readouts,)
-        monkeypatch.setattr(cuda, "FILLING_BYTES", 4 * 50 * 16 * 6 - 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(cuda, "FILLING_BYTES", 4 * 50 * 16 * 6 - 1)
+            assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts,)
+        monkeypatch.setattr(cuda, "KEPT_BYTES", 4 * 2 * states - 1)
         assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts,)
+
+    @pytest.mark.parametrize("channels", [16, 65, 129, 200])
+    @pytest.mark.parametrize("values", [7, 28, 40, 70])
+    def test_there_is_a_plane_for_every_slice_of_every_block(self, channels, values):
+        query = torch.empty(5000, 1, channels, device="meta")
+        value = torch.empty(5000, 1, values, device="meta")
+        walk = cuda._Walk(query, value, 3, None)
+        size = walk._block_columns(together=False)
+        blocks = [min(size, values + 1 - first) for first in range(0, values + 1, size)]
+        slices = [walk.layout(c, factors).slices for c in blocks for factors in (False, True)]
+        assert walk.dots().planes.size(0) >= max(slices)
 
     def test_it_refuses_in_words_where_it_cannot_run(self):
         assert "NVIDIA" in cuda.refusal(torch.device("cpu"), torch.float32)

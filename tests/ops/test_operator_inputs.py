@@ -31,6 +31,7 @@ def test_the_call_that_the_others_spoil_is_right():
     ("changes", "message"),
     [
         ({"hops": -1}, "hops must be at least 0, got -1"),
+        ({"value": torch.empty(NODES, 2, 0)}, r"a head needs channels, .* values \[11, 2, 0\]"),
         ({"eps": -1e-3}, "eps must be a finite number of at least 0, got -0.001"),
         ({"eps": math.nan}, "got nan"),
         ({"eps": math.inf}, "got inf"),

@@ -153,6 +153,18 @@ def test_an_interrupt_in_the_middle_of_an_epoch_loses_no_exactness(
         assert metrics(out / f"run-{index}") == metrics(result.folder / f"run-{index}")
 
 
+@pytest.mark.parametrize("end", [{"epochs": 4}, {"epochs": 50, "patience": 2, "lr": 0.0}])
+def test_a_run_that_was_stopped_at_its_end_has_no_epoch_more(end: dict, tmp_path: Path) -> None:
+    config = sta.recipe("digits", **QUICK | {"runs": 1} | end)
+    whole = sta.fit(config, tmp_path / "whole", device="cpu")
+    progress = StopAt(0, whole.runs[0].epochs)
+    with pytest.raises(loop.Interrupted):
+        sta.fit(config, tmp_path / "stopped", device="cpu", progress=progress)
+    resumed = sta.fit(config, tmp_path / "stopped", device="cpu", resume=True)
+    assert metrics(tmp_path / "stopped/run-0") == metrics(tmp_path / "whole/run-0")
+    assert resumed.runs[0].test == whole.runs[0].test
+
+
 def test_resume_finds_the_latest_unfinished_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,32 @@ def test_a_state_goes_on_as_if_nothing_had_happened(data, device):
     assert second.read(4) == whole.read(4)
 
 
+def test_a_state_of_another_kind_of_device_is_refused_in_words(data):
+    trainer = make(data, "cpu")
+    trainer.advance(1)
+    state = trainer.state()
+    state["random/cuda"] = state.pop("random/cpu")[:16]
+    with pytest.raises(ValueError, match="started on cuda"):
+        make(data, "cpu").load_state(state)
+
+
+def test_an_interrupt_while_random_numbers_are_put_away_is_in_the_epoch(data, monkeypatch):
+    trainer = make(data, "cpu")
+    trainer.advance(2)
+    calls = iter(range(10))
+    original = torch.get_rng_state
+
+    def interrupted() -> torch.Tensor:
+        if next(calls) == 1:  # the second call is at the end
+            raise KeyboardInterrupt
+        return original()
+
+    monkeypatch.setattr(torch, "get_rng_state", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.advance(1)
+    assert not trainer.between_epochs
+
+
 @needs_gpu
 class TestOnAGPU:
     def test_captured_and_eager_give_the_same_bits(self, data):

@@ -42,6 +42,7 @@ class Version:
         tolerance: an error above this is a wrong result.
         inputs: makes what it is given, as far as that is not there yet; not counted as memory.
         needs_bytes: the size of its largest tensors, if they may be too much for the machine.
+        batch_of: it is timed in multiples of so many calls.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Version:
     tolerance: float = TOLERANCE
     inputs: Callable[[], object] = lambda: None
     needs_bytes: int = 0
+    batch_of: int = 1
 
 
 @dataclass
@@ -162,7 +164,8 @@ def _check_and_build(result: Measurement, version: Version, device: torch.device
             return None
         result.relative_error = error
     taken = seconds(run, 1, device)
-    result.batch = max(1, min(MOST_IN_A_BATCH, math.ceil(BATCH_SECONDS / taken)))
+    fitting = max(1, min(MOST_IN_A_BATCH, math.ceil(BATCH_SECONDS / taken)))
+    result.batch = math.ceil(fitting / version.batch_of) * version.batch_of
     if result.batch > 1:
         run(result.batch)
     return run

@@ -41,7 +41,8 @@ class SparseLinear(Linear):
         if x.layout != torch.sparse_csr:
             return super().forward(F.dropout(x, self.dropout, self.training))
         matrix, transpose, order = _both_ways(x)
-        values = F.dropout(matrix.weight, self.dropout, self.training)
+        values = matrix.weight.to(self.weight.dtype)  # autocast lets them differ
+        values = F.dropout(values, self.dropout, self.training)
         matrix = matrix._replace(weight=values)
         if torch.is_grad_enabled():  # otherwise nobody will ask for it
             transpose = transpose._replace(weight=values[order])
@@ -56,6 +57,8 @@ class SparseLinear(Linear):
             )
         if x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ValueError(f"x is {x.dtype}, but the layer is {self.weight.dtype}")
+        if x.device != self.weight.device:
+            raise ValueError(f"x is on {x.device}, but the layer is on {self.weight.device}")
 
 
 def apply_together(x: Tensor, *lins: Any) -> tuple[Tensor, ...]:

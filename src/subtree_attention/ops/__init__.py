@@ -42,8 +42,9 @@ def subtree_attention(
 
     Both sums are a random walk of k steps, so K hops cost O(K E d c) time, and no power of the
     transition matrix is formed. Without `hop_weights` all levels are returned; with them only
-    their weighted sum, and then nothing grows with K in inference, and only the read-outs,
-    K N H (c + 1) numbers, in training.
+    their weighted sum, and then nothing grows with K in inference (on a GPU, beyond 16 read-outs).
+    In training the read-outs do, K N H (c + 1) numbers, and the states of few hops where those are
+    small.
 
     Half-precision inputs are computed and returned in float32, and autocast does not reach in.
 
@@ -205,6 +206,11 @@ def check_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tens
         raise ValueError(
             f"query and key must have the same shape, got {_check.shape(query)} "
             f"and {_check.shape(key)}"
+        )
+    if 0 in (query.size(-1), value.size(-1)):
+        raise ValueError(
+            f"a head needs channels, got queries {_check.shape(query)} and values "
+            f"{_check.shape(value)}"
         )
     if query.shape[:-1] != value.shape[:-1]:
         raise ValueError(

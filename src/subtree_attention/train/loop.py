@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -27,17 +29,17 @@ from . import folder as store
 from .config import Config
 from .metrics import METRICS
 from .progress import Progress, Silent
-from .run import RunResult, SavedRun, train_together
+from .run import Diverged, RunResult, SavedRun, train_together
 
 TOGETHER = 5
 """Runs that share a GPU at a time, see docs/performance.md."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped by the user; everything up to then is saved in `folder`."""
+    """Training was stopped by the user; what can be taken up again is saved in `folder`."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(f"stopped; everything is saved in {folder}")
+        super().__init__(f"stopped; it can be taken up again from {folder}")
         self.folder = folder
 
 
@@ -105,7 +107,7 @@ def fit(
     progress = progress or Silent()
     given = _check_folder(config, out, resume)  # before the work of loading
     data = prepare(config, data_dir, mirror) if data is None else data
-    data = data.to(str(place))  # once: the splits share it
+    data = copy(data).to(str(place))  # once: the splits share it; the caller's stays where it is
     seeds = range(config.seed, config.seed + config.runs)
     splits = [
         datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
@@ -167,7 +169,8 @@ def _fit_runs(
         for run in active:
             # In the middle of an epoch, the last checkpoint is what counts.
             if run.index not in results and run.trainer.between_epochs:
-                run.record()
+                with suppress(Diverged):  # it will diverge again
+                    run.record()
                 run.checkpoint()
         raise Interrupted(out) from None
     return [results[index] for index in range(count)]

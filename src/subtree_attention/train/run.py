@@ -84,9 +84,9 @@ class Run:
         Never past the end that patience sets, so that no epoch is wasted.
         """
         if self.trainer.replay is None:
-            return 1
+            return min(1, self.epochs_left)
         per_epoch = self.elapsed() / max(self.epoch, 1)
-        return max(1, min(self.epochs_left, NOTES, int(READ_SECONDS / per_epoch)))
+        return min(self.epochs_left, NOTES, max(1, int(READ_SECONDS / per_epoch)))
 
     def record(self) -> list[Epoch]:
         """Take over what the trainer has noted; the first of equally good epochs is the best."""
@@ -98,9 +98,9 @@ class Run:
                     f"the model is not finite any more (loss {epoch.loss}) after epoch "
                     f"{epoch.epoch} of {self.name}: try a smaller lr"
                 )
-            self.history.append(epoch)
             if self.best is None or epoch.val > self.best.val:
-                self.best = epoch
+                self.best = epoch  # before it is history: an interrupt must not come between
+            self.history.append(epoch)
         return new
 
     def elapsed(self) -> float:

@@ -81,21 +81,28 @@ class Trainer:
 
     def advance(self, epochs: int) -> None:
         """Queue some epochs. On a GPU this does not wait for them."""
-        with self.place.own():
-            for _ in range(epochs):
-                if self.replay is not None:
+        for _ in range(epochs):
+            if self.replay is not None:
+                with self.place.own():
                     self.replay.replay()
-                    continue
-                self.between_epochs = False
-                if not self.ahead:
-                    self._descend(self._gradients())
-                    self.ahead = True
-                    self.place.settle()
-                self._epoch()
-                self.eager_epochs += 1
-                self.between_epochs = True
-                if self.capture and self.eager_epochs >= EAGER_EPOCHS:
-                    self._capture()
+                continue
+            # Whatever is interrupted from here on has to go back to a checkpoint, and that includes
+            # putting the random numbers away at the end of `own`.
+            self.between_epochs = False
+            with self.place.own():
+                self._eager_epoch()
+            self.between_epochs = True
+
+    def _eager_epoch(self) -> None:
+        """An epoch call by call; then, when it is time, the capture of those that follow."""
+        if not self.ahead:
+            self._descend(self._gradients())
+            self.ahead = True
+        self.place.settle()  # what the first calls make is there for every stream
+        self._epoch()
+        self.eager_epochs += 1
+        if self.capture and self.eager_epochs >= EAGER_EPOCHS:
+            self._capture()
 
     def read(self, since: int) -> list[list[float]]:
         """Loss and scores on training, validation and test nodes of the epochs after `since`, of
@@ -110,7 +117,7 @@ class Trainer:
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= _named(f"optimizer/{index}", moments)
         tensors |= {"loss": self.loss, "best_score": self.best_score, "epochs": self.noted}
-        tensors["random"] = self.place.random_state()
+        tensors[f"random/{self.device.type}"] = self.place.random_state()
         self.place.settle()
         return tensors
 
@@ -128,7 +135,14 @@ class Trainer:
         self.best_score.copy_(tensors["best_score"])
         self.noted.copy_(tensors["epochs"])
         self.ahead = True
-        self.place.set_random_state(tensors["random"])
+        name = f"random/{self.device.type}"
+        if name not in tensors:
+            there = next(key.split("/")[1] for key in tensors if key.startswith("random/"))
+            raise ValueError(
+                f"this run was started on {there}; its random numbers do not exist on "
+                f"{self.device.type}, so it can only go on there (--device {there})"
+            )
+        self.place.set_random_state(tensors[name])
         self.place.settle()
 
     # ------------------------------------------------------------------------------ one epoch
@@ -137,6 +151,8 @@ class Trainer:
         """Evaluate the weights as they are, and beside it take the next step of descent."""
         with self.place.beside():
             self._evaluate()
+        if not self.eager_epochs:  # a resumed run: its first call makes what all streams use
+            self.place.settle()
         loss = self._gradients()
         self.place.join()
         self._descend(loss)

@@ -40,8 +40,8 @@ FILLING_BYTES = 2**28
 """A hop that gathers more than this fills a GPU. Below, two things at a time take less time; above,
 they only take more memory."""
 
-KEPT_HOPS = 16
-"""States of more hops are not kept for the backward pass."""
+KEPT_HOPS, KEPT_BYTES = 16, 2**28
+"""States of more hops, or of more bytes in all, are not kept for the backward pass."""
 
 _Hop = structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
@@ -96,7 +96,8 @@ def kept_shape(
     """What training keeps: the read-outs, and S_1 .. S_(K-1) where they are few and small."""
     states, readouts = _kept_sizes(key, value, hops, state_dtype or key.dtype)
     filling = fills_gpu(num_edges, key.size(1) * key.size(2), value.size(2))
-    return (readouts if filling or hops > KEPT_HOPS else states + readouts,)
+    large = states * key.element_size() > KEPT_BYTES
+    return (readouts if filling or large or hops > KEPT_HOPS else states + readouts,)
 
 
 def fills_gpu(num_edges: int, channels: int, values: int) -> bool:
@@ -175,10 +176,12 @@ def backward(
     with _beside(query.device) if kept_states else nullcontext():
         for block in walk.blocks(matrix, together=kept_states):
             _walk_for_query(block, matrix, key, grads, states, grad_query)
-    for block in walk.blocks(transpose):
-        _walk_back(block, transpose, query, key, grads, grad_key)
-    if kept_states:
-        _join(query.device)
+    try:
+        for block in walk.blocks(transpose):
+            _walk_back(block, transpose, query, key, grads, grad_key)
+    finally:  # also if memory runs out here: what runs beside still writes
+        if kept_states:
+            _join(query.device)
     return grad_query.summed(), grad_key.summed(), grads.value, grads.hop_weights
 
 
@@ -285,7 +288,7 @@ class _Levels:
         self.hop_weights = None if hop_weights is None else hop_weights.contiguous()
         self.rows = value.size(0) * value.size(1)
         self.readout_shape = (*value.shape[:2], self.width)
-        self.group = min(32, 2 ** ceil(log2(self.width - 1)))  # lanes that share a row
+        self.group = min(32, 2 ** ceil(log2(max(self.width - 1, 1))))  # lanes that share a row
 
     @property
     def weighted(self) -> bool:
@@ -381,8 +384,10 @@ class _Walk:
 
     def dots(self, together: bool = False) -> _Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
-        columns = self._block_columns(together)
-        planes = max(self.layout(columns, factors).slices for factors in (False, True))
+        size = self._block_columns(together)
+        last = (self.width - 1) % size + 1  # a narrower block may have more slices
+        layouts = [self.layout(c, factors) for c in (size, last) for factors in (False, True)]
+        planes = max(layout.slices for layout in layouts)
         return _Dots(self.query.new_empty(planes, *self.query.shape))
 
     def _block_columns(self, together: bool) -> int:
@@ -524,7 +529,8 @@ def _filled(kind: type[ctypes.Structure], **values: Any) -> ctypes.Structure:
 
 
 def _count(items: Tensor | None) -> int:
-    assert items is not None  # a CSR matrix on a GPU has its schedule
+    if items is None:  # only a matrix that was not made on a GPU has no schedule
+        raise ValueError("the matrix is not on the GPU where its product is asked for")
     return items.size(0)
 
 

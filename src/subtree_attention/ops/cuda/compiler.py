@@ -92,26 +92,32 @@ class Module:
 
     def launch(self, name: str, grid: Grid, threads: int, arguments: ctypes.Structure) -> None:
         """Queue a kernel on torch's current stream; its one parameter is a structure."""
+        with torch.cuda.device(self.device):  # the tensors' GPU need not be the current one
+            self._enter_context()
+            pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            function = self._function(name)
+            self._check(
+                self.driver.cuLaunchKernel(
+                    function, *grid, threads, 1, 1, 0, stream, pointers, None
+                )
+            )
+
+    def _function(self, name: str) -> ctypes.c_void_p:
         if name not in self.functions:
             function = ctypes.c_void_p()
-            self._check(
-                self.driver.cuModuleGetFunction(ctypes.byref(function), self.handle, name.encode())
+            found = self.driver.cuModuleGetFunction(
+                ctypes.byref(function), self.handle, name.encode()
             )
+            self._check(found)
             self.functions[name] = function
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-        stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
-        self._enter_context()
-        self._check(
-            self.driver.cuLaunchKernel(
-                self.functions[name], *grid, threads, 1, 1, 0, stream, pointers, None
-            )
-        )
+        return self.functions[name]
 
     def _enter_context(self) -> None:
         """A thread that has not called CUDA yet, such as autograd's, has no context."""
         current = ctypes.c_void_p()
         self._check(self.driver.cuCtxGetCurrent(ctypes.byref(current)))
-        if current.value != self.context.value:
+        if not current.value:
             self._check(self.driver.cuCtxSetCurrent(self.context))
 
     def _check(self, status: int) -> None:

@@ -300,7 +300,8 @@ __device__ bool merge(const Hop& hop, const Lane& lane, int piece, int first, in
         for (int p = 0; p < PER_LANE; p++) {
           const int at = first + min(other + u, count - 1);
           const int channel = lane.channel(lane.has(p) ? p : 0);
-          got[u][x][p] = load_now(hop.partial + lane.in_state(at) + channel + x * ROW);
+          const int column = lane.owns(x) ? x : COLUMNS - 1 - (LIMIT - BLOCK);  // one that is there
+          got[u][x][p] = load_now(hop.partial + lane.in_state(at) + channel + column * ROW);
         }
 #pragma unroll
     for (int u = 0; u < MERGE; u++)
