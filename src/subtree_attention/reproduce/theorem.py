@@ -1,2 +1,0 @@
-GRAPHS=()
-def measure(*a,**k): return {}
