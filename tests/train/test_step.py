@@ -129,6 +129,34 @@ def test_an_interrupt_while_random_numbers_are_put_away_is_in_the_epoch(data, mo
     assert not trainer.between_epochs
 
 
+class WithBatchNorm(torch.nn.Module):
+    """Changes in training what it reads in evaluation, also a counter without dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.norm = torch.nn.LazyLinear(10), torch.nn.BatchNorm1d(10)
+
+    def forward(self, x, graph):
+        return self.norm(self.lin(x))
+
+
+def test_running_statistics_are_kept_with_the_best_weights(data, device):
+    placed = data.clone().to(device)
+    graph = sta.Graph(placed.edge_index, placed.num_nodes)
+    model = WithBatchNorm().to(device)
+    model(placed.x, graph)
+    trainer = Trainer(model, placed, graph, CONFIG)
+    if device == "cuda":  # the evaluation must not run beside the step that changes them
+        assert trainer.place.side is trainer.place.main
+    trainer.advance(6)
+    rows = torch.tensor(trainer.read(0), dtype=torch.float64)
+    best = int(rows[:, 2].argmax())
+    model.load_state_dict(trainer.best_weights)
+    assert int(model.norm.num_batches_tracked) == best + 2  # one before the trainer
+    scores = evaluate(model, placed, graph, "accuracy")
+    assert scores == pytest.approx(rows[best, 1:].tolist(), abs=1e-12)
+
+
 @needs_gpu
 class TestOnAGPU:
     def test_captured_and_eager_give_the_same_bits(self, data):

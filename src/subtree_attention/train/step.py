@@ -4,8 +4,9 @@ An epoch is a step of gradient descent, an evaluation, the scores, and keeping t
 validation score is the best so far. Its numbers are noted on the device and read now and then.
 
 Evaluating an epoch and computing the next gradients both need the same weights and nothing of each
-other, so on a GPU that neither of them fills they run side by side: a trainer is always one step of
-descent ahead. There an epoch is captured as a CUDA graph once shapes and memory have settled, and
+other, so on a GPU that neither of them fills they run side by side (unless the model has running
+statistics, which the gradients change): a trainer is always one step of descent ahead. There an
+epoch is captured as a CUDA graph once shapes and memory have settled, and
 then only replayed.
 """
 
@@ -77,7 +78,8 @@ class Trainer:
         self.eager_epochs = 0
         self.replay: torch.cuda.CUDAGraph | None = None
         filling = fills_gpu(graph.num_edges, config.hidden_channels, classes)
-        self.place = _OnGPU(self.device, overlap=not filling) if on_gpu else _OnCPU()
+        overlap = not filling and not _has_running_statistics(model)
+        self.place = _OnGPU(self.device, overlap) if on_gpu else _OnCPU()
 
     def advance(self, epochs: int) -> None:
         """Queue some epochs. On a GPU this does not wait for them."""
@@ -181,7 +183,7 @@ class Trainer:
         torch.where(better, scores[1:2], self.best_score, out=self.best_score)
         for name, weight in self.model.state_dict().items():
             best = self.best_weights[name]
-            torch.where(better, weight, best, out=best)
+            torch.where(better[0], weight, best, out=best)  # a weight may have no dimension
 
     def _capture(self) -> None:
         """Record an epoch as a CUDA graph; recording runs nothing."""
@@ -268,6 +270,12 @@ class _OnGPU:
 
     def set_random_state(self, state: Tensor) -> None:
         self.random.set_state(state)
+
+
+def _has_running_statistics(model: nn.Module) -> bool:
+    """Whether a step changes what the evaluation beside it would read: batch norm does."""
+    norms = (m for m in model.modules() if isinstance(m, nn.modules.batchnorm._NormBase))
+    return any(norm.track_running_stats for norm in norms)
 
 
 def _named(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:
