@@ -12,7 +12,7 @@ appendix takes epsilon = eta / N^2 for that, which in K0 would give log(N^3 / et
 all the same, since |A^k_ij - pi_i| / pi_i <= (1 - gap)^k / sqrt(pi_i pi_j) <= N^2 exp(-k gap).
 
 `measure` computes the gap and both bounds, walks, and notes from which hop on the distances really
-are that small. Nothing of size N x N is formed. All numbers are float64.
+are that small. Beyond 256 nodes nothing of size N x N is formed. All numbers are float64.
 """
 
 from __future__ import annotations
