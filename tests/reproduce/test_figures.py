@@ -106,6 +106,15 @@ class TestLooks:
         sizes = {text.get_fontsize() for text in found if text.get_text() and text.get_visible()}
         assert min(sizes) >= 8
 
+    def test_a_long_legend_stays_inside(self, drawn):
+        where = {"experiment": "deep", "at": 3}
+        figures.draw_deep([record(model=model, **where) for model in LOOKS], "deep")
+        (figure,) = drawn
+        (legend,) = figure.legends
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.width
+
 
 class TestWhatIsMissing:
     def test_too_few_runs_stand_in_the_title(self, drawn):
@@ -118,6 +127,14 @@ class TestWhatIsMissing:
         records = runs([0.8] * 5, experiment="deep", at=3) + runs([0.8], experiment="deep", at=5)
         figures.draw_deep(records, "deep")
         assert "Cora\n1 to 5 of 5 runs" in texts(drawn[0])
+
+    def test_a_point_that_one_model_lacks_stands_in_the_title(self, drawn):
+        records = runs([0.8] * 5, experiment="deep", at=3) + runs(
+            [0.8] * 5, experiment="deep", at=5
+        )
+        records += runs([0.7] * 5, experiment="deep", at=3, model="GCN")
+        figures.draw_deep(records, "deep")
+        assert "Cora\n0 to 5 of 5 runs" in texts(drawn[0])
 
     def test_a_missing_bar_says_so(self, drawn):
         figures.draw_hops(everything(), "hops")

@@ -135,6 +135,13 @@ class TestTable1:
         assert row(table, "STAGNN, no gate", "ours")["Cora"].mean == pytest.approx(50)
         assert row(table, "STAGNN", "ours")["Cora"].mean == pytest.approx(80)
 
+    def test_lines_part_models_with_several_rows(self):
+        table = tables.table1([record(), record(model="GCN")])
+        assert [cell.text for cell in table.rows[2][:2]] == ["GAT", "published"]
+        last = len(table.rows) - 3
+        assert table.rows[last][0].text == "STAGNN"
+        assert table.rules == (2, last)
+
     def test_a_published_row_covers_the_six_graphs(self):
         for source in (published.TABLE1, published.TABLE2, published.TABLE3):
             assert all(tuple(scores) == published.GRAPHS_B for scores in source.rows.values())

@@ -309,22 +309,22 @@ def draw_gates(records: Iterable[Record], path: str | Path) -> list[Path]:
     if not own:
         raise NothingToDraw("no records of STAGNN in 'table1' or 'table3' with its gates ('gates')")
     graphs = [graph for graph in graphs_in_order(data.names(), own.values()) if graph in own]
-    highest = max(
-        len(row) * gate for run in own.values() for row in _rows_of(run)[1:] for gate in row
-    )
+    # Even around 1, where all heads count the same, and as wide as the gates need.
+    shares = [len(row) * gate for run in own.values() for row in _rows_of(run)[1:] for gate in row]
+    span = max(0.1, *(abs(share - 1) for share in shares))
     per_line = min(5, len(graphs))
     lines = -(-len(graphs) // per_line)
     tallest = [
         max(len(_rows_of(own[graph])) for graph in graphs[start : start + per_line])
         for start in range(0, len(graphs), per_line)
     ]
-    size = (1.9 * per_line + 0.9, sum(ROW_HEIGHT * rows + 0.9 for rows in tallest) + 0.4)
+    size = (1.9 * per_line + 0.9, sum(ROW_HEIGHT * rows + 0.8 for rows in tallest) + 0.4)
     with _canvas(*size) as figure:
         panels = []
         grid = figure.add_gridspec(lines, per_line, height_ratios=[rows + 3 for rows in tallest])
         for place, graph in enumerate(graphs):
             panel = figure.add_subplot(grid[place // per_line, place % per_line])
-            image = _gate_map(panel, _rows_of(own[graph]), max(2.0, highest))
+            image = _gate_map(panel, _rows_of(own[graph]), span)
             panel.set_title(f"{title(graph)}, seed {own[graph].seed}")
             panel.set_xlabel("head")
             if place % per_line == 0:
@@ -353,19 +353,19 @@ def _rows_of(record: Record) -> list[list[float]]:
     return [list(row) for row in record.gates or ()]
 
 
-def _gate_map(panel: Axes, gates: list[list[float]], highest: float) -> Any:
+def _gate_map(panel: Axes, gates: list[list[float]], span: float) -> Any:
     """The gates of one run: [K + 1][H]. Hop 0 has none, whatever stands there."""
     from matplotlib import colormaps
 
     heads = len(gates[1])
     shares = [[float("nan")] * heads, *([heads * gate for gate in row] for row in gates[1:])]
     shades = colormaps["cividis"].with_extremes(bad="#EEEEEE")
-    image = panel.imshow(shares, cmap=shades, vmin=0, vmax=highest, aspect="auto")
+    image = panel.imshow(shares, cmap=shades, vmin=1 - span, vmax=1 + span, aspect="auto")
     panel.text((heads - 1) / 2, 0, "no gate", ha="center", va="center", fontsize=8, color="#555555")
     if heads <= 4:  # with more, the numbers would not fit
         for hop, row in enumerate(shares[1:], start=1):
             for head, share in enumerate(row):
-                colour = "black" if share > 0.55 * highest else "white"
+                colour = "black" if share > 1 + 0.1 * span else "white"
                 panel.text(
                     head, hop, f"{share:.2f}", ha="center", va="center", fontsize=8, color=colour
                 )
@@ -478,11 +478,15 @@ def _head(
 
 
 def _runs_note(graph: str, here: Sequence[Record], runs: int | None) -> str:
-    """Fewest and most runs behind a point, where that is not what was planned; else ""."""
+    """Fewest and most runs behind a point, where that is not what was planned; else "".
+
+    A point that one model has and another has not counts as one with no runs.
+    """
     if not here:
         return "no runs"
     points = grouped(here, lambda record: (record.label, record.at))
-    counts = sorted({len(found) for found in points.values()})
+    labels, places = {label for label, _ in points}, {at for _, at in points}
+    counts = sorted({len(points.get((x, y), [])) for x in labels for y in places})
     planned = planned_runs(graph, runs)
     if counts == [planned]:
         return ""
@@ -498,11 +502,13 @@ def _legend(figure: Figure, order: Sequence[str]) -> None:
         for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     labels = [label for label in order if label in handles]
+    longest = max(map(len, labels), default=0)
+    columns = int(figure.get_figwidth() / (0.75 + 0.075 * longest))  # inches: line and letters
     figure.legend(
         [handles[label] for label in labels],
         labels,
         loc="outside upper center",
-        ncols=min(len(labels), 7),
+        ncols=min(len(labels), columns),
         frameon=False,
         handlelength=3.2,
     )

@@ -336,6 +336,7 @@ def _beside_published(
     """For every label our row, then the published ones of the same label."""
     lines: list[_Line] = []
     rules = []
+    above = 0  # rows of the label before
     seen = {record.graph for found in measured.values() for record in found}
     for label, shown in labels.items():
         start = len(lines)
@@ -353,9 +354,11 @@ def _beside_published(
                 scores = source.rows[label]
                 cells = {graph: _published_cell(scores, graph) for graph in graphs}
                 lines.append(_Line(shown, source.word, cells))
-        # Single rows stand together; a group of rows for one label stands apart.
-        if start and (len(lines) - start > 1 or lines[start - 1].source != published.TABLE1.word):
+        # Single rows stand together; several rows of one label stand apart.
+        height = len(lines) - start
+        if start and max(height, above) > 1:
             rules.append(start)
+        above = height
     lines = _best_lines_bold(lines, graphs)
     return Table(
         name=name,
