@@ -284,9 +284,7 @@ def reproduce(
     render: Annotated[
         bool, typer.Option("--render", help="Only draw tables and figures from what is there.")
     ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Run also what is there already.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run also what is there already.")] = False,
     epochs: Annotated[
         int | None, typer.Option(help="Most epochs of a run, for a quick look.")
     ] = None,

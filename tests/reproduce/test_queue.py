@@ -8,7 +8,8 @@ import torch
 
 import subtree_attention as sta
 from subtree_attention.reproduce import command, queue
-from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS, OURS, Job
+from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS, Job
+from subtree_attention.reproduce.records import OURS
 from subtree_attention.reproduce.store import Store
 
 CONFIG = sta.recipe("digits", epochs=3, hops=2, heads=2)
@@ -21,7 +22,7 @@ def job(seed: int = 0, model: str = OURS, **more: object) -> Job:
 
 
 def test_the_papers_numbers_of_runs() -> None:
-    of = {name: [j for j in EXPERIMENTS["table1"].jobs(name, None)] for name in ("cora", "physics")}
+    of = {name: list(EXPERIMENTS["table1"].jobs(name, None)) for name in ("cora", "physics")}
     for name, count in (("cora", 5), ("physics", 10)):
         assert [j.seed for j in of[name] if j.model == OURS] == list(range(count))
         assert [j.seed for j in of[name] if j.model == EDGEWISE] == list(range(count))

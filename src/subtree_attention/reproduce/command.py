@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import _check
 from .. import data as datasets
+from ..train.folder import write_json
 from . import theorem
-from .experiments import EXPERIMENTS, OURS, Job
+from .experiments import EXPERIMENTS, Job
 from .queue import Place, missing, work_off
-from .render import RENDERED, render
+from .records import OURS
+from .render import PARTS, render
 from .store import Record, Store
 
 WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
@@ -45,9 +48,7 @@ def jobs_of(
         wanted = [datasets.info(graph).name for graph in graphs or experiment.graphs]
         for graph in wanted:
             if graph not in experiment.graphs:
-                raise ValueError(
-                    f"{name} runs on {', '.join(experiment.graphs)}, not on '{graph}'"
-                )
+                raise ValueError(f"{name} runs on {', '.join(experiment.graphs)}, not on '{graph}'")
             jobs += [
                 job for job in experiment.jobs(graph, runs) if not models or job.model in models
             ]
@@ -57,13 +58,11 @@ def jobs_of(
 
 
 def _changed(job: Job, changes: dict[str, Any]) -> Job:
-    from dataclasses import replace
-
     return replace(job, config=job.config.replace(**changes))
 
 
 def available(jobs: list[Job], place: Place, say: Say) -> list[Job]:
-    """The jobs whose graphs are at hand; a graph that is not is named, not passed over in silence."""
+    """The jobs whose graphs are at hand; a graph that is not is named."""
     found: dict[str, bool] = {}
     for graph in dict.fromkeys(job.graph for job in jobs):
         status = datasets.where(graph, place.data_dir, place.mirror).status
@@ -127,22 +126,21 @@ class _Counter:
         )
 
 
-def _theorem(
-    place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say
-) -> None:
-    """Measure the theorem on every graph that is at hand and not measured yet."""
-    done = set() if again else {record["graph"] for record in store.read("theorem")}
-    for graph in graphs or theorem.GRAPHS:
-        if graph in done or datasets.where(graph, place.data_dir, place.mirror).status == "download":
-            continue
-        say(f"theorem: {graph}")
-        record = theorem.measure(graph, data_dir=place.data_dir, mirror=place.mirror)
-        store.add({"experiment": "theorem", "model": "", "variant": "", "seed": 0, **record})
+def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:
+    """Measure the theorem on every graph that is at hand, unless that was done."""
+    path = store.folder / theorem.FILE
+    if path.exists() and not again:
+        say(f"theorem: measured already, in {path}")
+        return
+    where = (place.data_dir, place.mirror)
+    names = [datasets.info(graph).name for graph in graphs or theorem.GRAPHS]
+    there = [name for name in names if datasets.where(name, *where).status != "download"]
+    write_json(path, theorem.reproduce(there, *where, say=say))
 
 
 def render_all(what: str, store: Store, say: Say) -> list[Path]:
     """Render all that there are records for."""
     files = []
-    for name in RENDERED if what == "all" else [what]:
+    for name in [*PARTS, "theorem"] if what == "all" else [what]:
         files += render(name, store, say)
     return files

@@ -8,13 +8,14 @@ from typing import Any
 
 from ..train.config import Config
 from ..train.recipes import recipe
+from .corruption import KINDS
+from .published import GRAPHS_A, GRAPHS_B
+from .records import OURS
 
-PROTOCOL_A = ("cora", "citeseer", "deezer", "actor")
-PROTOCOL_B = ("pubmed", "corafull", "computer", "photo", "cs", "physics")
 DEPTHS = (3, 5, 10, 20, 50, 100)
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
 BASELINE_RUNS = 5
-OURS, EDGEWISE = "STAGNN", "STAGNN edge-wise"
+EDGEWISE = "STAGNN edge-wise"
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,6 @@ def _deep(graph: str, runs: int | None) -> Iterator[Job]:
 
 
 def _robustness(graph: str, runs: int | None) -> Iterator[Job]:
-    from .corruption import KINDS
-
     for kind in KINDS:
         for share in SHARES:
             common = {"variant": f"{kind} {share:g}", "at": share, "kind": kind}
@@ -132,11 +131,11 @@ def _robustness(graph: str, runs: int | None) -> Iterator[Job]:
 
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": Experiment(
-        "node classification", PROTOCOL_A + PROTOCOL_B, _table1, (EDGEWISE, *BASELINES)
+        "node classification", (*GRAPHS_A, *GRAPHS_B), _table1, (EDGEWISE, *BASELINES)
     ),
-    "table2": Experiment("global attention with and without STA", PROTOCOL_B, _table2),
-    "table3": Experiment("the gate over heads", PROTOCOL_B, _table3),
-    "hops": Experiment("aggregation over hops", PROTOCOL_A, _hops),
+    "table2": Experiment("global attention with and without STA", GRAPHS_B, _table2),
+    "table3": Experiment("the gate over heads", GRAPHS_B, _table3),
+    "hops": Experiment("aggregation over hops", GRAPHS_A, _hops),
     "deep": Experiment("deep subtrees", ("cora", "actor"), _deep, COMPARED),
     "robustness": Experiment("noisy graphs", ("cora", "actor"), _robustness, COMPARED),
 }

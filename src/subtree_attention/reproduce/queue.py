@@ -28,9 +28,10 @@ from ..train.folder import environment
 from ..train.loop import TOGETHER, can_capture, prepare
 from ..train.run import Run, train_together
 from ..train.step import Trainer
-from .baselines import baseline
+from .baselines import baseline, parameter_groups
 from .corruption import corrupt
-from .experiments import EDGEWISE, OURS, Job
+from .experiments import EDGEWISE, Job
+from .records import OURS
 from .store import Record, Store
 
 Say = Callable[[str], object]
@@ -129,7 +130,11 @@ class _JobRun(Run):
         model, config, capturable = build(job, split.x.size(1), int(split.y.max()) + 1)
         graph = Graph(split.edge_index, split.num_nodes, transition=config.transition)
         model = model.to(place.device)
-        groups = getattr(model, "parameter_groups", _one_group(model))(config.weight_decay)
+        decay = config.weight_decay
+        if isinstance(model, STAGNN):
+            groups = model.parameter_groups(decay)
+        else:
+            groups = parameter_groups(model, decay)
         capture = place.capture and capturable
         trainer = Trainer(model, split, graph, config, groups, capture)
         name = f"{job.model} {job.variant} on {job.graph}, seed {job.seed}"
@@ -187,10 +192,10 @@ def build(job: Job, in_channels: int, classes: int) -> tuple[nn.Module, Config, 
         if job.model == EDGEWISE:
             return STAGNNBy(edgewise_attention, **settings), job.config, True
         return STAGNN(**settings), job.config, can_capture(job.config)
-    other = baseline(job.model)
-    settings = {**other.settings, **job.settings}
-    training = {name: settings[name] for name in ("lr", "weight_decay") if name in settings}
-    built = other.build(in_channels, classes, settings)
+    other = baseline(job.model.lower())
+    chosen = other.at_depth(job.settings["depth"]) if "depth" in job.settings else other.settings
+    training = {name: chosen[name] for name in ("lr", "weight_decay")}
+    built = other.build(in_channels, classes, chosen)
     return built, job.config.replace(**training), other.capturable
 
 
@@ -200,11 +205,6 @@ def _split(job: Job, data: Data, place: Place) -> Data:
         data = corrupt(data, job.kind, job.at, job.seed)
     where = {"data_dir": place.data_dir, "mirror": place.mirror}
     return datasets.apply_split(data, job.config.split, seed=job.seed, **where)
-
-
-def _one_group(model: nn.Module) -> Callable[[float], list[dict[str, Any]]]:
-    """All parameters of a model that has no opinion are decayed."""
-    return lambda decay: [{"params": list(model.parameters()), "weight_decay": decay}]
 
 
 def _hop_weights(

@@ -17,9 +17,7 @@ are that small. Beyond 256 nodes nothing of size N x N is formed. All numbers ar
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +39,7 @@ from ..data.folders import Folder
 from ..graph import Graph
 from ..nn.global_attention import global_attention
 from ..ops import map_features, recurrence
-from ..train.folder import environment, write_json
+from ..train.folder import environment
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
 GRAPHS = (
     "cora", "citeseer", "deezer", "actor", "pubmed", "computer", "photo", "cs", "physics",
 )  # fmt: skip
+FILE = "theorem.json"
+
 TOLERANCES = (0.1, 0.01)
 """What epsilon and eta are set to."""
 
@@ -697,20 +697,3 @@ def reproduce(
         "sentences": [sentence(record) for record in records],
         "environment": environment(torch.device("cpu")),
     }
-
-
-def main() -> None:
-    """Measure all graphs, write the numbers and the figure."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/reproduce/theorem.json"))
-    parser.add_argument("--figure", type=Path, default=Path("docs/assets/reproduce/theorem"))
-    arguments = parser.parse_args()
-    result = reproduce()
-    command = ["python -m subtree_attention.reproduce.theorem", *sys.argv[1:]]
-    result["environment"]["command"] = " ".join(command)
-    write_json(arguments.out, result)
-    draw(result["records"], arguments.figure)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,94 @@
+"""`sta reproduce` as a user sees it, on a real graph with few epochs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from subtree_attention import cli
+from subtree_attention.reproduce import queue
+from subtree_attention.reproduce.store import Store
+
+Outcome = tuple[int | None, str, str]
+QUICK = ["--epochs", "2", "--runs", "2", "--device", "cpu"]
+
+
+@pytest.fixture
+def sta(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Call `sta reproduce` in an empty folder: -> exit code, what it printed, its errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "out_console", Console(width=120))
+    monkeypatch.setattr(cli, "err_console", Console(width=120, stderr=True))
+
+    def call(*arguments: str) -> Outcome:
+        with pytest.raises(SystemExit) as left:
+            cli.main(["reproduce", *arguments])
+        printed = capsys.readouterr()
+        return left.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+@pytest.mark.usefixtures("mirror")
+def test_runs_are_kept_and_rendered_and_not_run_again(sta, tmp_path):
+    asked = ["table1", "--graph", "citeseer", "--model", "STAGNN", "--model", "GCN", *QUICK]
+    code, out, err = sta(*asked)
+    assert code == 0, err
+    assert "4 runs to do, 0 are there" in err
+    assert "4/4  citeseer" in err
+    assert len(Store(tmp_path / "results/reproduce").read("table1")) == 4
+    table = (tmp_path / "results/reproduce/table1.md").read_text()
+    assert "2 of 5 runs" in table
+    assert "CoraFull: its file" in table
+    assert "results/reproduce/paired.tex" in out
+
+    _, _, err = sta(*asked)
+    assert "0 runs to do, 4 are there" in err
+    (tmp_path / "results/reproduce/table1.md").unlink()
+    sta("table1", "--render")
+    assert (tmp_path / "results/reproduce/table1.md").read_text() == table
+
+
+@pytest.mark.usefixtures("mirror")
+def test_a_figure_is_drawn_from_the_runs(sta, tmp_path):
+    code, _, err = sta("hops", "--graph", "citeseer", *QUICK)
+    assert code == 0, err
+    assert (tmp_path / "results/reproduce/hops.png").stat().st_size > 10_000
+    assert (tmp_path / "results/reproduce/hops.csv").exists()
+
+
+def test_without_runs_it_says_so(sta):
+    code, _, err = sta("gpr", "--render")
+    assert code == 0
+    assert "gpr is not drawn" in err
+    assert "theorem is not drawn: nothing was measured yet" in sta("theorem", "--render")[2]
+
+
+@pytest.mark.usefixtures("mirror")
+def test_an_interrupt_says_how_to_go_on(sta, monkeypatch):
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "prepare", stop)
+    code, _, err = sta("table3", "--graph", "pubmed", *QUICK)
+    assert code == 130
+    assert "the same command goes on" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tabel1"], "Did you mean 'table1'"),
+        (["table1", "--graph", "coar"], "Did you mean"),
+        (["hops", "--graph", "physics"], "hops runs on cora, citeseer, deezer, actor"),
+        (["table1", "--model", "GNC"], "GCN"),
+        (["table1", "--together", "0"], "together must be at least 1"),
+    ],
+)
+def test_mistakes_are_told_in_words(sta, arguments, message):
+    code, _, err = sta(*arguments)
+    assert code == 2
+    assert message in err
