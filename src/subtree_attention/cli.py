@@ -1,4 +1,4 @@
-"""The command `sta`: train, evaluate, bench, reproduce, datasets, info.
+"""The command `sta`: train, tune, evaluate, bench, reproduce, datasets, info.
 
 A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
 in exit code 1; neither shows a traceback.
@@ -148,25 +148,120 @@ def train(
     changes = {name: options[name] for name in SETTINGS & options.keys() if name != "graph"}
     changes = {name: value for name, value in changes.items() if value is not None}
     config, out = _resolve_config(graph, changes, out, resume)
+    _train(
+        config,
+        out,
+        resume,
+        device=device,
+        data_dir=data_dir,
+        mirror=mirror,
+        checkpoint_seconds=checkpoint_seconds,
+        capture=capture,
+        together=together,
+    )
+
+
+@app.command()
+def tune(
+    graph: Annotated[str, typer.Argument(help="A name from 'sta datasets'.")],
+    method: Annotated[
+        str,
+        typer.Option(help="optuna (proposals that learn from the trials) or grid (every point)."),
+    ] = "optuna",
+    space: Annotated[
+        str, typer.Option(help="paper (the paper's grid of 480 points) or wide (also the model).")
+    ] = "paper",
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Trials in all, those done before and by other processes included. "
+            r"\[default: the whole grid; with optuna 100, or as many as the budget allows]"
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Time for this call, such as 90s, 20m, 2h or 1h30m.")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Splits per trial: their mean score counts.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the proposals and of the first split.")] = 0,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune",
+            help="Give up trials whose first run is below the median after as many epochs as "
+            "the patience. Sooner done, but what learns slowly may be lost.",
+        ),
+    ] = False,
+    final: Annotated[
+        bool,
+        typer.Option(
+            "--final", help="At the end train the best recipe by the protocol, and report test."
+        ),
+    ] = False,
+    epochs: Annotated[int | None, _training("Most epochs of a run.")] = None,
+    patience: Annotated[
+        int | None, _training("Epochs without a better validation score before a run stops.")
+    ] = None,
+    device: Device = "auto",
+    capture: Annotated[
+        bool, typer.Option(help="On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.")
+    ] = True,
+    together: Annotated[
+        int | None, typer.Option(help="Runs of a trial that share a GPU at a time. [default: 5]")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the search. [default: runs/tune-GRAPH]")
+    ] = None,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Search the settings of a graph with the best validation score.
+
+    Test scores are not looked at. The same command again goes on where the search was, also after
+    kill -9; started several times at once, the processes share the trials. It ends with the best
+    recipe, and plots of the search in its folder.
+
+    [bold]Examples[/bold]
+
+    sta tune cora --method grid                   the paper's grid search
+
+    sta tune cora --budget 20m                    the best of what 20 minutes allow
+
+    sta tune actor --space wide --trials 200      more settings, wider ranges
+
+    sta tune cora --trials 50 --final             and then train the best, and test it
+
+    CUDA_VISIBLE_DEVICES=1 sta tune cora --method grid     a second GPU joins in
+    """
+    from .tune import Task, report
+    from .tune.loop import Stopped, default_folder, parse_budget, search
+    from .tune.progress import Display, TrialBars, TrialLines
+
+    changes = {"epochs": epochs, "patience": patience}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    task = Task(graph, method, space, runs, seed, changes)
+    folder = out or default_folder(task)
+    seconds = None if budget is None else parse_budget(budget)
+    common: dict[str, Any] = {"device": device, "capture": capture, "together": together}
+    common |= {"data_dir": data_dir, "mirror": mirror}
+    live: AbstractContextManager[Display] = (
+        TrialBars(err_console) if err_console.is_terminal else nullcontext(TrialLines())
+    )
     try:
-        with _progress(config) as progress:
-            result = fit(
-                config,
-                out,
-                device=device,
-                resume=resume,
-                data_dir=data_dir,
-                mirror=mirror,
-                progress=progress,
-                checkpoint_seconds=checkpoint_seconds,
-                capture=capture,
-                together=together,
+        with live as display:
+            study = search(
+                task, folder, trials=trials, budget=seconds, prune=prune, display=display, **common
             )
-    except Interrupted as stopped:
-        line = f"\nStopped. Go on with: sta train --resume --out {stopped.folder}"
-        err_console.print(line, soft_wrap=True)
+    except Stopped:
+        again: dict[str, Any] = {"trials": trials, "budget": budget, "prune": prune, "final": final}
+        again |= {"data_dir": data_dir, "mirror": mirror, "together": together}
+        again |= {"device": None if device == "auto" else device, "no_capture": not capture}
+        line = f"\nStopped. Go on with: {report.tune_command(task, folder, **again)}"
+        err_console.print(line, soft_wrap=True, markup=False)
         raise typer.Exit(130) from None
-    _print_result(result)
+    report.publish(study, out_console)
+    if final and study.done():
+        best = study.done()[0]
+        _train(task.protocol(best.params), folder / f"final-{best.number}", True, **common)
 
 
 @app.command()
@@ -446,6 +541,18 @@ def _resolve_config(
     out = out or store.latest_unfinished(graph)
     config = store.read_config(out)
     return config.replace(**changes, graph=graph or config.graph), out
+
+
+def _train(config: Config, out: Path | None, resume: bool, **how: Any) -> None:
+    """Train, and show it; Ctrl-C ends with how to go on."""
+    try:
+        with _progress(config) as progress:
+            result = fit(config, out, resume=resume, progress=progress, **how)
+    except Interrupted as stopped:
+        line = f"\nStopped. Go on with: sta train --resume --out {stopped.folder}"
+        err_console.print(line, soft_wrap=True)
+        raise typer.Exit(130) from None
+    _print_result(result)
 
 
 def _progress(config: Config) -> AbstractContextManager[Progress]:

@@ -81,7 +81,8 @@ class Run:
     def epochs_to_read(self) -> int:
         """How many epochs to queue before the next look at their numbers.
 
-        Never past the end that patience sets, so that no epoch is wasted.
+        Never past the end that patience sets, so that no epoch is wasted; none if a run is taken
+        up that was stopped at its end.
         """
         if self.trainer.replay is None:
             return min(1, self.epochs_left)

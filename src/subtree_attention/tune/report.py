@@ -1,0 +1,162 @@
+"""What is left of a search: the best trials, the recipe to paste, and plots of the study."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from statistics import stdev
+from typing import TYPE_CHECKING, Any
+
+from ..train.folder import write_bytes
+from ..train.recipes import RECIPES
+from .space import settings
+from .study import Study, Task
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+BEST = 10
+
+
+def publish(study: Study, console: Console) -> None:
+    """Print the best trials, what failed, the recipe and the command; draw the study."""
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, markup=False)
+
+    done = study.done()
+    for line in _others(study):
+        say(line)
+    if not done:
+        say("no trial is done yet: give it more time, with the same command")
+        return
+    console.print(_table(study))
+    task, point = study.task, done[0].params
+    say(f"best by validation: trial {done[0].number}. For RECIPES in train/recipes.py:\n")
+    say("    " + recipe_line(task, point))
+    say("\nor as a command (add --out to name the folder):\n")
+    say("    " + train_command(task, point) + "\n")
+    say(draw(study))
+
+
+def recipe_line(task: Task, point: Mapping[str, Any]) -> str:
+    """The line of `RECIPES` that a point is, in Python."""
+    chosen = {**RECIPES[task.graph], **task.changes, **settings(point)}
+    inside = ", ".join(f'"{name}": {_python(value)}' for name, value in chosen.items())
+    return f'"{task.graph}": {{{inside}}},'
+
+
+def train_command(task: Task, point: Mapping[str, Any]) -> str:
+    """The command that trains a point by the protocol."""
+    options = {**task.changes, **settings(point)}
+    if task.seed:
+        options["seed"] = task.seed
+    return " ".join(["sta", "train", task.graph, *_options(options)])
+
+
+def tune_command(task: Task, folder: Path, **options: Any) -> str:
+    """The command that goes on with a study; options that are None or False are left out."""
+    given = {"method": task.method, "space": task.space, "runs": task.runs, "seed": task.seed}
+    given |= {**task.changes, "out": folder, **options}
+    return " ".join(["sta", "tune", task.graph, *_options(given)])
+
+
+def _options(options: Mapping[str, Any]) -> list[str]:
+    words = []
+    for name, value in options.items():
+        if value is not None and value is not False:
+            words.append("--" + name.replace("_", "-"))
+            if value is not True:
+                words.append(shlex.quote(str(value)))
+    return words
+
+
+def _python(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def _table(study: Study) -> Table:
+    from rich.table import Table
+
+    metric = study.task.config({}).metric.replace("roc_auc", "ROC-AUC")
+    table = Table(title=f"{study.task.graph}: the best trials by validation {metric} (%)")
+    for column in ("trial", "validation", "std", "epochs", "seconds"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("settings")
+    for trial in study.done()[:BEST]:
+        scores, epochs = trial.user_attrs["scores"], trial.user_attrs["epochs"]
+        table.add_row(
+            str(trial.number),
+            f"{100 * (trial.value or 0.0):.2f}",
+            f"{100 * stdev(scores):.2f}" if len(scores) > 1 else "-",
+            f"{sum(epochs) / len(epochs):.0f}",
+            f"{trial.user_attrs['seconds']:.1f}",
+            ", ".join(f"{name} {value}" for name, value in settings(trial.params).items()),
+        )
+    return table
+
+
+def _others(study: Study) -> list[str]:
+    """A line each for the trials that have no score: under way, given up, failed and why."""
+    trials = study.trials()
+    lines = []
+    for state, words in (("RUNNING", "under way elsewhere"), ("PRUNED", "given up")):
+        count = sum(trial.state.name == state for trial in trials)
+        if count:
+            lines.append(f"{count} trial{'s' * (count > 1)} {words}")
+    reasons = Counter(t.user_attrs["reason"] for t in trials if t.state.name == "FAIL")
+    lines += [f"{count} failed: {reason}" for reason, count in reasons.most_common(3)]
+    if len(reasons) > 3:
+        lines.append(f"{sum(reasons.values())} failed in all")
+    return lines
+
+
+# ------------------------------------------------------------------------------------------ plots
+
+
+def draw(study: Study) -> str:
+    """Draw the study into its folder; returns what to tell about it."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot as plt
+    except ImportError:
+        return 'no plots: they need matplotlib, pip install "subtree-attention[plot]"'
+    drawn, left_out = [], []
+    for name in ("history", "importance", "slices"):
+        path = study.folder / f"{name}.png"
+        with warnings.catch_warnings(), plt.style.context("default"):
+            warnings.simplefilter("ignore")  # that Optuna's plots may still change
+            try:
+                with study.alone():  # another process may draw the same
+                    write_bytes(path, _picture(study, name))
+                drawn.append(path.name)
+            except (ValueError, RuntimeError, ZeroDivisionError) as error:
+                left_out.append(f"{path.name} ({error})")
+            finally:
+                plt.close("all")
+    told = [f"drawn in {study.folder}: {', '.join(drawn)}"] if drawn else []
+    return "\n".join(told + [f"not drawn: {why}" for why in left_out])
+
+
+def _picture(study: Study, name: str) -> bytes:
+    from matplotlib import pyplot as plt
+    from optuna.visualization import matplotlib as plots
+
+    if name == "importance" and len(study.done()) < 2:
+        raise ValueError("two trials are needed to tell what matters")
+    plot: Any = {
+        "history": plots.plot_optimization_history,
+        "importance": plots.plot_param_importances,
+        "slices": plots.plot_slice,
+    }[name]
+    plot(study.optuna, target_name="validation score")
+    figure, content = plt.gcf(), BytesIO()
+    figure.savefig(content, format="png", dpi=120, bbox_inches="tight")
+    return content.getvalue()

@@ -1,0 +1,114 @@
+"""What is searched: settings of `Config`, and the values that each may take."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from .. import _check
+from ..aggregation import AGGREGATIONS, GATES
+from ..graph import TRANSITIONS
+from ..nn.head_mix import HEAD_MIXES
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A number between two ends, both included; whole if the ends are."""
+
+    low: float
+    high: float
+    step: int = 1
+    log: bool = False
+
+
+Space = Mapping[str, Choice | Range]
+
+PAPER: Space = {
+    "lr": Choice((0.001, 0.01)),
+    "dropout": Choice((0.0, 0.2, 0.4, 0.6)),
+    "weight_decay": Choice((1e-4, 5e-4, 1e-3, 5e-3)),
+    "hops": Choice((3, 5, 10)),
+    "heads": Choice((1, 2, 4, 6, 8)),
+}
+
+WIDE: Space = {
+    "lr": Range(3e-4, 3e-2, log=True),
+    "dropout": Range(0.0, 0.8),
+    "weight_decay": Range(1e-6, 1e-1, log=True),
+    "hops": Range(1, 20),
+    "heads": Range(1, 8),
+    "hidden_channels": Range(32, 128, step=16),
+    "head_mix": Choice(tuple(HEAD_MIXES)),
+    "aggregation": Choice(tuple(AGGREGATIONS)),
+    "gate": Choice(tuple(GATES)),
+    "transition": Choice(tuple(TRANSITIONS)),
+    "encoding": Range(0, 8),
+}
+
+SPACES: dict[str, Space] = {"paper": PAPER, "wide": WIDE}
+
+
+def space_of(name: str) -> Space:
+    """The space of a name; an unknown one gets a suggestion."""
+    return SPACES[_check.known("space", name, SPACES)]
+
+
+def grid(space: Space, seed: int = 0) -> list[dict[str, Any]]:
+    """Every point of a space of choices; shuffled, so that a part of it is a fair sample.
+
+    A space with ranges has no grid: the list is empty.
+    """
+    choices = [values.values for values in space.values() if isinstance(values, Choice)]
+    if len(choices) < len(space):
+        return []
+    points = [dict(zip(space, values, strict=True)) for values in product(*choices)]
+    random.Random(seed).shuffle(points)
+    return points
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """The space in Optuna's words."""
+    return {name: _distribution(values) for name, values in space.items()}
+
+
+def _distribution(values: Choice | Range) -> BaseDistribution:
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if isinstance(values, Choice):
+        return CategoricalDistribution(values.values)
+    if isinstance(values.low, int) and isinstance(values.high, int):
+        return IntDistribution(values.low, values.high, step=values.step)
+    return FloatDistribution(values.low, values.high, log=values.log)
+
+
+def settings(point: Mapping[str, Any]) -> dict[str, Any]:
+    """What is trained at a point: three digits of a number, so that the recipe can be written."""
+    return {
+        name: float(f"{value:.3g}") if isinstance(value, float) else value
+        for name, value in point.items()
+    }
+
+
+def key(point: Mapping[str, Any]) -> str:
+    """A short name of what is trained at a point: the same for the same settings."""
+    text = json.dumps(settings(point), sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:12]

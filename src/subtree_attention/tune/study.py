@@ -1,0 +1,357 @@
+"""The study on disk: which points were tried, and how several processes share them.
+
+    OUT/study.jsonl      Optuna's journal: every trial, its settings and its validation scores
+    OUT/trials/KEY/      the run folder of a trial; gone when the trial is done
+    OUT/*.lock           held while a process chooses its next trial, or lives
+
+Choosing a trial is done under a lock, so no point is tried twice. A process holds a lock of its
+own as long as it lives: a trial that is under way although its process is gone is put back. The
+system drops both locks with their process, however it ends. Where there are no such locks
+(Windows), one process at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from .. import _check
+from .. import data as datasets
+from ..train.config import Config
+from ..train.folder import RunFolderError
+from ..train.recipes import recipe
+from .space import distributions, grid, key, settings, space_of
+
+if TYPE_CHECKING:
+    from optuna import Study as OptunaStudy
+    from optuna.trial import FrozenTrial, Trial
+
+METHODS = ("optuna", "grid")
+JOURNAL = "study.jsonl"
+STARTUP_TRIALS = 10
+"""Trials before any is given up for its curve."""
+
+
+class MissingOptuna(ImportError):
+    """The search keeps its trials with Optuna, and it is not installed."""
+
+
+def optuna_module() -> ModuleType:
+    """Optuna, or in words how to get it."""
+    try:
+        import optuna
+    except ImportError:
+        raise MissingOptuna(
+            'the search needs Optuna: pip install "subtree-attention[tune]"'
+        ) from None
+    return optuna
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a study is about: trials are comparable only if all of this is the same.
+
+    Attributes:
+        graph: name in `subtree_attention.datasets`.
+        method: "optuna" (proposals that learn from the trials) or "grid" (every point).
+        space: a name in `SPACES`; a grid needs one of choices only.
+        runs: splits per trial; the score of a trial is their mean validation score.
+        seed: of the proposals and of the first split.
+        changes: settings other than the recipe's that all trials share.
+    """
+
+    graph: str
+    method: str = "optuna"
+    space: str = "paper"
+    runs: int = 3
+    seed: int = 0
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "graph", datasets.info(self.graph).name)
+        _check.known("method", self.method, METHODS)
+        _check.integer("runs", self.runs, 1)
+        _check.integer("seed", self.seed, 0)
+        if self.method == "grid" and not grid(space_of(self.space)):
+            raise ValueError(
+                f"the space '{self.space}' has ranges, so it has no grid: "
+                "use --method optuna, or --space paper"
+            )
+        searched = self.changes.keys() & {*space_of(self.space), "runs", "seed"}
+        if searched:
+            raise ValueError(f"{', '.join(sorted(searched))}: fixed, and searched at once")
+        self.config({})  # refuses what the recipe cannot be changed to
+
+    def config(self, point: Mapping[str, Any]) -> Config:
+        """What a trial at a point trains."""
+        return self.protocol(point).replace(runs=self.runs)
+
+    def protocol(self, point: Mapping[str, Any]) -> Config:
+        """The recipe that a point is: with the number of runs that results are reported on."""
+        return recipe(self.graph, **self.changes, **settings(point), seed=self.seed)
+
+
+class Study:
+    """The trials of a task in a folder; open it with `opened`."""
+
+    def __init__(self, task: Task, folder: Path) -> None:
+        optuna = optuna_module()
+        self.task, self.folder = task, folder
+        self.space = space_of(task.space)
+        self.points = grid(self.space, task.seed)
+        self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
+        with self.alone():
+            with _locked(folder / "journal.lock"):
+                _drop_torn_line(folder / JOURNAL)
+            self.optuna = _open(optuna, folder, task)
+            self._check_task()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """No other process is in this part."""
+        return _locked(self.folder / "study.lock")
+
+    def trials(self) -> list[FrozenTrial]:
+        """All trials that count: done, failed for a reason of their own, or under way."""
+        return [trial for trial in self._all() if _counts(trial)]
+
+    def done(self) -> list[FrozenTrial]:
+        """The trials that have a validation score, best first; of equals the earlier one."""
+        scored = [trial for trial in self._all() if trial.state.name == "COMPLETE"]
+        return sorted(scored, key=lambda trial: (-(trial.value or 0.0), trial.number))
+
+    def next(self, limit: int | None) -> Trial | None:
+        """A trial that this process shall do now; None if there are `limit`, or no points left."""
+        with self.alone():
+            self._put_back_the_dead()
+            queue = self.task.method == "grid"
+            while True:
+                tried = {key(trial.params) for trial in self.trials()}
+                left = [point for point in self.points if key(point) not in tried]
+                if len(tried) >= (limit or float("inf")) or (self.points and not left):
+                    return None
+                if queue:
+                    self.optuna.enqueue_trial(left[0])
+                trial = self._ask()
+                if key(trial.params) not in tried:
+                    return trial
+                # A proposal that was tried before tells nothing new: take any other point.
+                self.optuna.tell(trial, state=_state("FAIL"))
+                queue = bool(self.points)
+
+    def finish(self, trial: Trial, scores: list[float], epochs: list[int], seconds: float) -> None:
+        """Record the validation scores of a trial's runs."""
+        trial.set_user_attr("scores", scores)
+        trial.set_user_attr("epochs", epochs)
+        trial.set_user_attr("seconds", round(seconds, 3))
+        self.optuna.tell(trial, sum(scores) / len(scores))
+        self._remove_run(trial)
+
+    def fail(self, trial: Trial, reason: str) -> None:
+        """Record that a trial cannot be done."""
+        trial.set_user_attr("reason", reason)
+        self.optuna.tell(trial, state=_state("FAIL"))
+        self._remove_run(trial)
+
+    def prune(self, trial: Trial) -> None:
+        """Record that a trial was given up for its curve."""
+        self.optuna.tell(trial, state=_state("PRUNED"))
+        self._remove_run(trial)
+
+    def put_back(self, trial: Trial) -> None:
+        """Somebody else shall do it, or this process later; its run folder stays for that."""
+        with self.alone():
+            self._put_back(trial)
+
+    def run_folder(self, trial: Trial | FrozenTrial) -> Path:
+        """Named after the settings, so that whoever takes up a trial goes on where it was."""
+        return self.folder / "trials" / key(trial.params)
+
+    # ---------------------------------------------------------------------------------- inside
+
+    def _all(self) -> list[FrozenTrial]:
+        return self.optuna.get_trials(deepcopy=False)
+
+    def _ask(self) -> Trial:
+        from optuna.samplers import TPESampler
+
+        # By the number of trials: processes do not propose the same, and going on after a stop
+        # proposes what would have been proposed without it.
+        seed = (1_000_003 * self.task.seed + len(self._all())) % 2**32
+        self.optuna.sampler = TPESampler(seed=seed)
+        trial = self.optuna.ask(distributions(self.space))
+        trial.set_user_attr("worker", self.worker)
+        return trial
+
+    def _put_back_the_dead(self) -> None:
+        for trial in self._all():
+            if trial.state.name == "RUNNING":
+                worker = trial.user_attrs.get("worker")
+                if worker is None or not _is_held(self.folder / worker):
+                    self._put_back(trial)
+
+    def _put_back(self, trial: Trial | FrozenTrial) -> None:
+        if self.task.method == "optuna" and trial.params.keys() == self.space.keys():
+            self.optuna.enqueue_trial(trial.params)
+        self.optuna.tell(trial.number, state=_state("FAIL"))  # no reason: it does not count
+
+    def _remove_run(self, trial: Trial) -> None:
+        shutil.rmtree(self.run_folder(trial), ignore_errors=True)
+
+    def _check_task(self) -> None:
+        """The folder's task must be this one; a new folder takes it over."""
+        mine = asdict(self.task)
+        theirs = self.optuna.user_attrs.get("task")
+        if theirs is None:
+            self.optuna.set_user_attr("task", mine)
+        elif theirs != mine:
+            different = [
+                f"{name} {theirs.get(name)!r}, not {value!r}"
+                for name, value in mine.items()
+                if theirs.get(name) != value
+            ]
+            raise RunFolderError(
+                f"{self.folder} holds another search ({'; '.join(different)}): go on with that "
+                "one by its own options, or choose another folder with --out"
+            )
+
+
+@contextmanager
+def opened(task: Task, folder: Path) -> Iterator[Study]:
+    """The study in a folder, made if there is none; this process counts as alive until the end."""
+    optuna_module()  # before anything is written
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file: choose a folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    # Locks alone are another process that is about to write the journal.
+    strange = any(path.suffix != ".lock" for path in folder.iterdir())
+    if strange and not (folder / JOURNAL).exists():
+        raise RunFolderError(f"{folder} is not empty and holds no search: choose another folder")
+    study = Study(task, folder)
+    with _locked(folder / study.worker):
+        try:
+            yield study
+        finally:
+            (folder / study.worker).unlink(missing_ok=True)
+
+
+def _open(optuna: ModuleType, folder: Path, task: Task) -> OptunaStudy:
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this part of Optuna may still change
+        lock: Any = _JournalLock(folder / "journal.lock")
+        storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock))
+    return optuna.create_study(
+        storage=storage,
+        study_name="tune",
+        direction="maximize",
+        load_if_exists=True,
+        # Not before `patience` epochs: a small learning rate starts slowly.
+        pruner=optuna.pruners.MedianPruner(STARTUP_TRIALS, task.config({}).patience),
+    )
+
+
+def _state(name: str) -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState[name]
+
+
+def _counts(trial: FrozenTrial) -> bool:
+    if trial.state.name == "FAIL":
+        return "reason" in trial.user_attrs
+    return trial.state.name != "WAITING"
+
+
+def _drop_torn_line(journal: Path) -> None:
+    """A line that was cut off with its process would spoil those that follow."""
+    if journal.exists():
+        content = journal.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(journal, whole)
+
+
+# ------------------------------------------------------------------------------------------ locks
+
+
+class _JournalLock:
+    """The lock of Optuna's journal, in the form that Optuna asks for.
+
+    Its own are files, which stay behind when their process is killed: others then wait for 30 s.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.held: int | None = None
+
+    def acquire(self) -> bool:
+        if self.held is None:  # Ctrl-C may have come before the release
+            self.held = _lock(self.path)
+        return True
+
+    def release(self) -> None:
+        if self.held is not None:
+            os.close(self.held)
+            self.held = None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    held = _lock(path)
+    try:
+        yield
+    finally:
+        os.close(held)
+
+
+def _lock(path: Path) -> int:
+    """Wait for a lock and hold it until the file is closed, which the end of the process does.
+
+    It tries again and again instead of waiting in the system, so that Ctrl-C gets through.
+    """
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if _try_lock(file):
+            return file
+        os.close(file)
+        time.sleep(0.01)
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a process that lives holds the lock; what a dead one left behind is removed."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        if not _try_lock(file):
+            return True
+        with suppress(OSError):
+            path.unlink()
+        return False
+    finally:
+        os.close(file)
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this platform
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
