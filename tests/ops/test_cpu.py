@@ -88,3 +88,15 @@ def test_memory_is_used_again_and_let_go_beyond_the_limit(monkeypatch):
     assert pool.free_bytes() == 240  # 1040 bytes would be too many
     pool.take((300,), torch.empty(0).numpy().dtype)
     assert pool.free_bytes() == 0
+
+
+def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):
+    outcome((8, 5), torch.float32)
+    assert cpu.compiled()
+    from subtree_attention.ops import _numba_kernels as kernels
+
+    class Elsewhere:
+        cache_path = str(tmp_path)
+
+    monkeypatch.setattr(type(kernels.walk_home), "stats", Elsewhere())
+    assert not cpu.compiled()

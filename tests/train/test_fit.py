@@ -105,6 +105,9 @@ class StopAt:
     def begin(self, folder: Path) -> None:
         pass
 
+    def say(self, line: str) -> None:
+        pass
+
     def start_run(self, index: int, epoch: int) -> None:
         pass
 

@@ -11,6 +11,7 @@ import math
 import weakref
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -89,6 +90,14 @@ def _numba_problem() -> str | None:
     except ImportError as error:
         return f"Numba cannot be imported ({error}): pip install 'subtree-attention[cpu]'"
     return None
+
+
+def compiled() -> bool:
+    """Whether the kernels lie on disk: if not, the first training step compiles them."""
+    from . import _numba_kernels as kernels
+
+    folder = Path(kernels.walk_home.stats.cache_path or "")  # the last kernel that a step needs
+    return any(folder.glob(f"{kernels.__name__.rpartition('.')[2]}.walk_home-*.nbi"))
 
 
 def kept_shape(key: Tensor, value: Tensor, hops: int, num_edges: int) -> tuple[int, ...]:

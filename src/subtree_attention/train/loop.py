@@ -25,6 +25,8 @@ from .. import _check
 from .. import data as datasets
 from ..graph import Graph
 from ..nn import STAGNN
+from ..ops import cpu
+from ..ops.backends import choose
 from . import folder as store
 from .config import Config
 from .metrics import METRICS
@@ -120,6 +122,8 @@ def fit(
     with store.claimed(out):
         _check_folder(config, out, resume)  # again: somebody may have been faster
         progress.begin(out)
+        if choose("auto", place, torch.float32) == "numba" and not cpu.compiled():
+            progress.say("compiling the CPU kernels: once on this machine, about half a minute")
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))

@@ -19,6 +19,8 @@ class Progress(Protocol):
 
     def begin(self, folder: Path) -> None: ...
 
+    def say(self, line: str) -> None: ...
+
     def start_run(self, index: int, epoch: int) -> None: ...
 
     def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None: ...
@@ -30,6 +32,9 @@ class Silent:
     """Nothing to see."""
 
     def begin(self, folder: Path) -> None:
+        pass
+
+    def say(self, line: str) -> None:
         pass
 
     def start_run(self, index: int, epoch: int) -> None:
@@ -98,7 +103,10 @@ class Lines(_Clock):
         self.last = time.monotonic()
 
     def begin(self, folder: Path) -> None:
-        print(self.banner(folder), flush=True)
+        self.say(self.banner(folder))
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
 
     def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
         self.note(index, now, best)
@@ -140,7 +148,10 @@ class Bars(_Clock):
         self.epochs = self.display.add_task("epochs", total=config.epochs, note="")
 
     def begin(self, folder: Path) -> None:
-        self.display.console.print(self.banner(folder), soft_wrap=True)
+        self.say(self.banner(folder))
+
+    def say(self, line: str) -> None:
+        self.display.console.print(line, soft_wrap=True)
 
     def __enter__(self) -> Bars:
         self.display.start()

@@ -100,7 +100,7 @@ class Trainer:
         if not self.ahead:
             self._descend(self._gradients())
             self.ahead = True
-        self.place.settle()  # what the first calls make is there for every stream
+            self.place.settle()  # what the first call makes is there for every stream
         self._epoch()
         self.eager_epochs += 1
         if self.capture and self.eager_epochs >= EAGER_EPOCHS:
