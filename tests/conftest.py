@@ -1,6 +1,7 @@
 """Fixtures that every part of the tests shares."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,28 @@ def mirror() -> Path:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def run_sta(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Call `sta` in an empty folder and in this process, since starting torch anew takes seconds.
+
+    `run_sta("train", "cora")` -> exit code, what it printed, its errors.
+    """
+    from rich.console import Console
+
+    from subtree_attention import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "out_console", Console(width=200))
+    monkeypatch.setattr(cli, "err_console", Console(width=200, stderr=True))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            cli.main(list(arguments))
+        printed = capsys.readouterr()
+        return int(left.value.code or 0), printed.out, printed.err
+
+    return call

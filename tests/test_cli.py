@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from subtree_attention import cli
 
@@ -69,21 +68,9 @@ Outcome = tuple[int | None, str, str]
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Call `sta` in an empty folder: -> exit code, what it printed, its errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out_console", Console(width=200))
-    monkeypatch.setattr(cli, "err_console", Console(width=200, stderr=True))
-
-    def call(*arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as left:
-            cli.main(list(arguments))
-        printed = capsys.readouterr()
-        return left.value.code or 0, printed.out, printed.err
-
-    return call
+def run(run_sta: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Call `sta`: -> exit code, what it printed, its errors."""
+    return run_sta
 
 
 def test_datasets_lists_every_graph_and_where_it_is(

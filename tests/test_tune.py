@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,6 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from subtree_attention import cli
 from subtree_attention.train import recipe
 from subtree_attention.train.metrics import METRICS, accuracy
 from subtree_attention.train.recipes import RECIPES
@@ -366,21 +366,9 @@ QUICK = ["--runs", "1", "--epochs", "2", "--device", "cpu"]
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Call `sta tune` in an empty folder: -> exit code, what it printed, its errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out_console", Console(width=200))
-    monkeypatch.setattr(cli, "err_console", Console(width=200, stderr=True))
-
-    def call(*arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as left:
-            cli.main(["tune", *arguments])
-        printed = capsys.readouterr()
-        return left.value.code or 0, printed.out, printed.err
-
-    return call
+def run(run_sta: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Call `sta tune`: -> exit code, what it printed, its errors."""
+    return partial(run_sta, "tune")
 
 
 def test_it_ends_with_recipe_command_table_and_plots(

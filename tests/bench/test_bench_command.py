@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from subtree_attention import bench, cli
 from subtree_attention.bench import attention, memory, scaling
@@ -21,21 +20,9 @@ Outcome = tuple[int | None, str, str]
 
 
 @pytest.fixture
-def sta(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Call `sta` in an empty folder: -> exit code, what it printed, its errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out_console", Console(width=120))
-    monkeypatch.setattr(cli, "err_console", Console(width=120, stderr=True))
-
-    def call(*arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as left:
-            cli.main(list(arguments))
-        printed = capsys.readouterr()
-        return left.value.code or 0, printed.out, printed.err
-
-    return call
+def sta(run_sta: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Call `sta`: -> exit code, what it printed, its errors."""
+    return run_sta
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """`sta reproduce` as a user sees it, on a real graph with few epochs."""
 
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 import pytest
-from rich.console import Console
 
-from subtree_attention import cli
 from subtree_attention.reproduce import queue
 from subtree_attention.reproduce.store import Store
 
@@ -15,21 +13,9 @@ QUICK = ["--epochs", "2", "--runs", "2", "--device", "cpu"]
 
 
 @pytest.fixture
-def sta(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Call `sta reproduce` in an empty folder: -> exit code, what it printed, its errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out_console", Console(width=120))
-    monkeypatch.setattr(cli, "err_console", Console(width=120, stderr=True))
-
-    def call(*arguments: str) -> Outcome:
-        with pytest.raises(SystemExit) as left:
-            cli.main(["reproduce", *arguments])
-        printed = capsys.readouterr()
-        return left.value.code or 0, printed.out, printed.err
-
-    return call
+def sta(run_sta: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """Call `sta reproduce`: -> exit code, what it printed, its errors."""
+    return partial(run_sta, "reproduce")
 
 
 @pytest.mark.usefixtures("mirror")
