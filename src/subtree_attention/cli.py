@@ -70,6 +70,16 @@ def _training(help: str, **more: Any) -> Any:
     return typer.Option(help=help, rich_help_panel="Training (default: the graph's recipe)", **more)
 
 
+Epochs = Annotated[int | None, _training("Most epochs of a run.")]
+Patience = Annotated[
+    int | None, _training("Epochs without a better validation score before a run stops.")
+]
+Capture = Annotated[
+    bool, typer.Option(help="On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.")
+]
+Together = Annotated[int | None, typer.Option(help="Runs that share a GPU at a time. [default: 5]")]
+
+
 @app.command()
 def train(
     graph: Annotated[
@@ -81,10 +91,8 @@ def train(
         str | None,
         _training("A (random 50/25/25), B (random 60/20/20), own or fixed (published splits)."),
     ] = None,
-    epochs: Annotated[int | None, _training("Most epochs of a run.")] = None,
-    patience: Annotated[
-        int | None, _training("Epochs without a better validation score before a run stops.")
-    ] = None,
+    epochs: Epochs = None,
+    patience: Patience = None,
     lr: Annotated[float | None, _training("Learning rate.")] = None,
     weight_decay: Annotated[float | None, _training("Weight decay.")] = None,
     hops: Annotated[int | None, _model("K, the height of the subtree a node attends to.")] = None,
@@ -108,12 +116,8 @@ def train(
         int | None, _model("Laplacian eigenvectors appended to the features.")
     ] = None,
     device: Device = "auto",
-    capture: Annotated[
-        bool, typer.Option(help="On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.")
-    ] = True,
-    together: Annotated[
-        int | None, typer.Option(help="Runs that share a GPU at a time. [default: 5]")
-    ] = None,
+    capture: Capture = True,
+    together: Together = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results. [default: a new one under runs/]")
     ] = None,
@@ -197,14 +201,10 @@ def tune(
             "--final", help="At the end train the best recipe by the protocol, and report test."
         ),
     ] = False,
-    epochs: Annotated[int | None, _training("Most epochs of a run.")] = None,
-    patience: Annotated[
-        int | None, _training("Epochs without a better validation score before a run stops.")
-    ] = None,
+    epochs: Epochs = None,
+    patience: Patience = None,
     device: Device = "auto",
-    capture: Annotated[
-        bool, typer.Option(help="On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.")
-    ] = True,
+    capture: Capture = True,
     together: Annotated[
         int | None, typer.Option(help="Runs of a trial that share a GPU at a time. [default: 5]")
     ] = None,
@@ -384,9 +384,7 @@ def reproduce(
         int | None, typer.Option(help="Most epochs of a run, for a quick look.")
     ] = None,
     device: Device = "auto",
-    together: Annotated[
-        int | None, typer.Option(help="Runs that share a GPU at a time. [default: 5]")
-    ] = None,
+    together: Together = None,
     processes: Annotated[int, typer.Option(help="On a CPU, processes at a time.")] = 1,
     results: Annotated[
         Path | None, typer.Option(help="Folder of the records. [default: results/reproduce]")

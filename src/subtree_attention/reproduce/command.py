@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,11 @@ from . import theorem
 from .experiments import EXPERIMENTS, Job
 from .queue import Place, missing, work_off
 from .records import OURS
-from .render import PARTS, render
+from .render import PARTS, Say, render
 from .store import Record, Store
 
 WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
 """`gpr` is drawn from the runs of `deep`."""
-
-Say = Callable[[str], object]
 
 
 def chosen(what: str) -> list[str]:

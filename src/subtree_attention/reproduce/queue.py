@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,6 @@ from .corruption import corrupt
 from .experiments import EDGEWISE, Job
 from .records import OURS
 from .store import Record, Store
-
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,19 @@ def run(jobs: list[Job], place: Place) -> Iterator[Record]:
     for (graph, encoding), of_graph in groupby(
         in_order, key=lambda job: (job.graph, job.config.encoding)
     ):
-        data = prepare(Config(graph, encoding=encoding), place.data_dir, place.mirror)
+        data = _prepared(graph, encoding, place)
+        placed = copy(data).to(str(place.device))  # once: the runs share it
         for alone, group in groupby(of_graph, key=lambda job: job.alone):
-            start = partial(_JobRun, data=data, place=place)
+            start = partial(_JobRun, data=data, placed=placed, place=place)
             waiting = (start(job) for job in group)
             at_a_time = 1 if alone or place.device.type == "cpu" else place.together
             yield from _records(waiting, at_a_time)
+
+
+@lru_cache(maxsize=1)  # a process that is given job after job prepares a graph once
+def _prepared(graph: str, encoding: int, place: Place) -> Data:
+    """The graph on the CPU, before any split."""
+    return prepare(Config(graph, encoding=encoding), place.data_dir, place.mirror)
 
 
 def _records(waiting: Iterator[_JobRun], at_a_time: int) -> Iterator[Record]:
@@ -119,13 +125,13 @@ def _records(waiting: Iterator[_JobRun], at_a_time: int) -> Iterator[Record]:
 class _JobRun(Run):
     """The run of a job."""
 
-    def __init__(self, job: Job, data: Data, place: Place) -> None:
+    def __init__(self, job: Job, data: Data, placed: Data, place: Place) -> None:
         self.job, self.device = job, place.device
         if self.device.type == "cuda" and job.alone:
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
         started = time.monotonic()
-        split = _split(job, data, place).to(str(place.device))
+        split = _split(job, data, placed, place)
         self.held = self._allocated()
         model, config, capturable = build(job, split.x.size(1), int(split.y.max()) + 1)
         graph = Graph(split.edge_index, split.num_nodes, transition=config.transition)
@@ -199,12 +205,13 @@ def build(job: Job, in_channels: int, classes: int) -> tuple[nn.Module, Config, 
     return built, job.config.replace(**training), other.capturable
 
 
-def _split(job: Job, data: Data, place: Place) -> Data:
-    """The data on the job's split, corrupted if it asks for that."""
+def _split(job: Job, data: Data, placed: Data, place: Place) -> Data:
+    """The data on the job's split and device: shared, or corrupted if it asks for that."""
     if job.kind is not None and job.at:
-        data = corrupt(data, job.kind, job.at, job.seed)
+        placed = corrupt(data, job.kind, job.at, job.seed)
     where = {"data_dir": place.data_dir, "mirror": place.mirror}
-    return datasets.apply_split(data, job.config.split, seed=job.seed, **where)
+    split = datasets.apply_split(placed, job.config.split, seed=job.seed, **where)
+    return split.to(str(place.device))
 
 
 def _hop_weights(

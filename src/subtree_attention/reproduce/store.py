@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from .._locks import locked
 
 Record = dict[str, Any]
 Key = tuple[str, str, int]
@@ -45,7 +46,7 @@ class Store:
         path = self.path(record["experiment"], record["graph"])
         path.parent.mkdir(parents=True, exist_ok=True)
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
-        with path.open("ab+") as file, _locked(file):
+        with locked(path), path.open("ab+") as file:
             if file.tell() and _last_byte(file) != b"\n":  # a writer was killed in its line
                 line = b"\n" + line
             file.write(line)
@@ -79,18 +80,3 @@ def _lines(path: Path) -> Iterator[Record]:
 def _last_byte(file: BinaryIO) -> bytes:
     file.seek(-1, os.SEEK_END)
     return file.read(1)
-
-
-@contextmanager
-def _locked(file: BinaryIO) -> Iterator[None]:
-    """Hold a file against other processes, where the platform can."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(file, fcntl.LOCK_UN)

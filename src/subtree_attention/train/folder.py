@@ -23,6 +23,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from .. import _locks
 from ..nn import STAGNN
 from ..ops.backends import choose
 from .config import Config
@@ -186,18 +188,14 @@ def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; a second process is refused. Ends with the process."""
-    try:
-        import fcntl
-    except ImportError:  # no such lock on this platform
+    if not _locks.AVAILABLE:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)  # the folder itself is the lock: no file to leave behind
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RunFolderError(f"another process is training into {folder}") from None
+        if not _locks.try_lock(lock):
+            raise RunFolderError(f"another process is training into {folder}")
         yield
     finally:
         os.close(lock)
@@ -207,7 +205,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """What the numbers of a run depend on besides its configuration."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(sys.argv),
+        "command": " ".join([_program(), *sys.argv[1:]]),
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -237,6 +235,13 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _program() -> str:
+    """What was called, without where it lies on this machine."""
+    program = Path(sys.argv[0])
+    return "sta" if program.name == "__main__.py" else program.name
+
+
+@cache
 def _commit() -> str | None:
     """The commit that this package runs from: `STA_COMMIT`, or that of the checkout it lies in."""
     if os.environ.get("STA_COMMIT"):

@@ -132,18 +132,8 @@ class Bars(_Clock):
     """A live display: one bar for the runs, one for the epochs of the runs under way."""
 
     def __init__(self, config: Config, console: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as RichProgress
-
         super().__init__(config)
-        self.display = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-            transient=True,
-        )
+        self.display = live_bars(console)
         self.runs = self.display.add_task("runs  ", total=config.runs, note="")
         self.epochs = self.display.add_task("epochs", total=config.epochs, note="")
 
@@ -174,6 +164,21 @@ class Bars(_Clock):
         self.display.update(
             self.runs, completed=len(self.finished), note=f"last test {100 * result.test:.2f}"
         )
+
+
+def live_bars(console: Any) -> Any:
+    """Rich's bars as every live display of ours has them: name, bar, count, and a `note`."""
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
+    return RichProgress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        transient=True,
+    )
 
 
 def _scores(now: Epoch, best: Epoch | None) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ..train.progress import live_bars
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -74,17 +76,7 @@ class TrialBars(Quiet):
     """A live display: one bar for the trials, and what the trial under way does."""
 
     def __init__(self, console: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as RichProgress
-
-        self.display = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-            transient=True,
-        )
+        self.display = live_bars(console)
         self.trials = self.display.add_task("trials", total=None, note="")
         self.now = self.display.add_task("epochs", total=None, note="")
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _check
 from .. import data as datasets
+from .._locks import lock, locked, try_lock
 from ..train.config import Config
 from ..train.folder import RunFolderError
 from ..train.recipes import recipe
@@ -110,14 +110,14 @@ class Study:
         self.points = grid(self.space, task.seed)
         self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
         with self.alone():
-            with _locked(folder / "journal.lock"):
+            with locked(folder / "journal.lock"):
                 _drop_torn_line(folder / JOURNAL)
             self.optuna = _open(optuna, folder, task)
             self._check_task()
 
     def alone(self) -> AbstractContextManager[None]:
         """No other process is in this part."""
-        return _locked(self.folder / "study.lock")
+        return locked(self.folder / "study.lock")
 
     def trials(self) -> list[FrozenTrial]:
         """All trials that count: done, failed for a reason of their own, or under way."""
@@ -236,7 +236,7 @@ def opened(task: Task, folder: Path) -> Iterator[Study]:
     if strange and not (folder / JOURNAL).exists():
         raise RunFolderError(f"{folder} is not empty and holds no search: choose another folder")
     study = Study(task, folder)
-    with _locked(folder / study.worker):
+    with locked(folder / study.worker):
         try:
             yield study
         finally:
@@ -298,35 +298,13 @@ class _JournalLock:
 
     def acquire(self) -> bool:
         if self.held is None:  # Ctrl-C may have come before the release
-            self.held = _lock(self.path)
+            self.held = lock(self.path)
         return True
 
     def release(self) -> None:
         if self.held is not None:
             os.close(self.held)
             self.held = None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    held = _lock(path)
-    try:
-        yield
-    finally:
-        os.close(held)
-
-
-def _lock(path: Path) -> int:
-    """Wait for a lock and hold it until the file is closed, which the end of the process does.
-
-    It tries again and again instead of waiting in the system, so that Ctrl-C gets through.
-    """
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if _try_lock(file):
-            return file
-        os.close(file)
-        time.sleep(0.01)
 
 
 def _is_held(path: Path) -> bool:
@@ -336,22 +314,10 @@ def _is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        if not _try_lock(file):
+        if not try_lock(file):
             return True
         with suppress(OSError):
             path.unlink()
         return False
     finally:
         os.close(file)
-
-
-def _try_lock(file: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # no such lock on this platform
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
