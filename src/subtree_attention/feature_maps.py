@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -18,9 +19,28 @@ from . import _check
 FeatureMap = Callable[[Tensor], Tensor]
 
 
+class _EluPlusOne(torch.autograd.Function):
+    """elu(x) + 1, which tells its gradient from its result: x is not kept for it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return F.elu(x) + 1
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (phi,) = ctx.saved_tensors
+        return grad * phi.clamp(max=1)  # exp(x) below 0, where it is phi itself; 1 above
+
+
 def elu(x: Tensor) -> Tensor:
     """elu(x) + 1, the paper's choice."""
-    return F.elu(x) + 1
+    return _EluPlusOne.apply(x)
 
 
 def relu(x: Tensor) -> Tensor:

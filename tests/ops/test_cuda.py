@@ -15,9 +15,10 @@ from ops.cases import (
     random_inputs,
     reference,
 )
+from ops.emulated_cuda import emulate
 
 from subtree_attention import Graph, graph, subtree_attention
-from subtree_attention.ops import cuda
+from subtree_attention.ops import backends, cuda
 from subtree_attention.ops.cuda import compiler
 from subtree_attention.ops.cuda.layout import WARP, Layout, lay_out
 from subtree_attention.ops.definition import kernel_similarity
@@ -43,7 +44,7 @@ def make_layout(shape, factors, dtype=torch.float32, state_dtype=torch.float32) 
 
 def compiled(place: Layout) -> str:
     source = files(cuda).joinpath("kernels.cu").read_text()
-    return compiler.compile_source(source, place.macros, "90")[1]
+    return compiler.compile_source(source, dict(place.macros), "90")[1]
 
 
 class TestWithoutAGPU:
@@ -104,17 +105,23 @@ class TestWithoutAGPU:
             assert first <= index < first + count
             assert (pieces[first : first + count, 0, 0] == pieces[index, 0, 0]).all()
 
-    def test_states_are_kept_where_a_hop_does_not_fill_a_gpu(self, monkeypatch):
+    def test_states_are_kept_where_they_are_few_and_small(self, monkeypatch):
         key, value = torch.empty(10, 2, 8), torch.empty(10, 2, 5)
-        readouts, states = 10 * 2 * 6, 10 * 2 * 6 * 8
-        assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts + 2 * states,)
-        assert cuda.kept_shape_bfloat16(key, value, 3, 50) == (3 * readouts + states,)
+        readouts, state = 10 * 2 * 6, 10 * 2 * 6 * 8
+        assert cuda.kept_shape(key, value, 2, 50) == (2 * readouts,)
+        assert cuda.kept_shape(key, value, 4, 50) == (4 * readouts + 2 * state,)
+        assert cuda.kept_shape_bfloat16(key, value, 4, 50) == (4 * readouts + state,)
         assert cuda.kept_shape(key, value, cuda.KEPT_HOPS + 1, 50) == (17 * readouts,)
-        with monkeypatch.context() as patch:
-            patch.setattr(cuda, "FILLING_BYTES", 4 * 50 * 16 * 6 - 1)
-            assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts,)
-        monkeypatch.setattr(cuda, "KEPT_BYTES", 4 * 2 * states - 1)
-        assert cuda.kept_shape(key, value, 3, 50) == (3 * readouts,)
+        monkeypatch.setattr(cuda, "KEPT_BYTES", 4 * 2 * state - 1)
+        assert cuda.kept_shape(key, value, 4, 50) == (4 * readouts,)
+
+    def test_where_a_hop_fills_a_gpu_they_may_take_a_share_of_what_it_gathers(self, monkeypatch):
+        key, value = torch.empty(10, 2, 8), torch.empty(10, 2, 5)
+        readouts, state = 10 * 2 * 6, 10 * 2 * 6 * 8
+        monkeypatch.setattr(cuda, "FILLING_BYTES", 0)
+        assert cuda.kept_shape(key, value, 3, 100) == (3 * readouts + state,)  # E = 10 N
+        assert cuda.kept_shape(key, value, 3, 99) == (3 * readouts,)
+        assert cuda.kept_shape(key, value, 4, 199) == (4 * readouts,)
 
     @pytest.mark.parametrize("channels", [16, 65, 129, 200])
     @pytest.mark.parametrize("values", [7, 28, 40, 70])
@@ -122,7 +129,7 @@ class TestWithoutAGPU:
         query = torch.empty(5000, 1, channels, device="meta")
         value = torch.empty(5000, 1, values, device="meta")
         walk = cuda._Walk(query, value, 3, None)
-        size = walk._block_columns(together=False)
+        size = walk._block_columns()
         blocks = [min(size, values + 1 - first) for first in range(0, values + 1, size)]
         slices = [walk.layout(c, factors).slices for c in blocks for factors in (False, True)]
         assert walk.dots().planes.size(0) >= max(slices)
@@ -131,6 +138,59 @@ class TestWithoutAGPU:
         assert "NVIDIA" in cuda.refusal(torch.device("cpu"), torch.float32)
         assert "float16" in cuda.refusal(torch.device("cuda"), torch.float16)
         assert "float64" in cuda.refusal_bfloat16(torch.device("cuda"), torch.float64)
+
+
+class TestTheHostSide:
+    """What is launched, on which columns and into which memory, with kernels in plain torch."""
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("hops", [0, 1, 2, 3, 5, 20])
+    @pytest.mark.parametrize("block", [1, 2**26])
+    @pytest.mark.parametrize(("filling", "share"), [(0, 0.0), (0, 10.0), (2**28, 0.1)])
+    def test_output_and_gradients(self, weighted, hops, block, filling, share, monkeypatch):
+        monkeypatch.setattr(cuda, "BLOCK_BYTES", block)
+        monkeypatch.setattr(cuda, "FILLING_BYTES", filling)
+        monkeypatch.setattr(cuda, "KEPT_SHARE", share)
+        launched = emulate(monkeypatch)
+        inputs = random_inputs(30, 3, hops if weighted else None, (8, 25))
+        out, wanted = emulated(inputs, hops, "cuda")
+        assert_all_close(
+            output_and_gradients(out, inputs.all()),
+            output_and_gradients(wanted, inputs.all()),
+            FLOAT64_ERROR,
+        )
+        few_and_small = 3 <= hops <= cuda.KEPT_HOPS and (filling or share)
+        assert ("dot_kept" in launched) == bool(few_and_small)
+
+    @pytest.mark.parametrize("hops", [3, 20])
+    def test_inference(self, hops, monkeypatch):
+        monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
+        emulate(monkeypatch)
+        with torch.no_grad():
+            assert_all_close(
+                *(
+                    [tensor]
+                    for tensor in emulated(random_inputs(30, 3, hops, (8, 25)), hops, "cuda")
+                ),
+                FLOAT64_ERROR,
+            )
+
+    def test_states_in_bfloat16_are_rounded_and_kept(self, monkeypatch):
+        launched = emulate(monkeypatch)
+        inputs = random_inputs(30, 3, 4, (8, 5))
+        got, wanted = (
+            output_and_gradients(out, inputs.all()) for out in emulated(inputs, 4, "cuda-bf16")
+        )
+        assert 1e-6 < max(error(*pair) for pair in zip(got, wanted, strict=True)) < 3e-2
+        assert "dot_kept" in launched
+
+
+def emulated(inputs, hops: int, backend: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The output of the backend with emulated kernels, and what is wanted."""
+    walked, phi = Graph(random_edges(30, 200).index, 30), make_map("elu", 1)
+    mapped = (phi(inputs.query), phi(inputs.key), inputs.value, inputs.hop_weights)
+    out = backends.run(*mapped, walked, hops, 1e-6, backend)
+    return out, reference(inputs, walked, hops, kernel_similarity(phi), 1e-6)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -163,10 +223,13 @@ class TestOnAGPU:
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("hops", [3, 20])
-    @pytest.mark.parametrize("filling", [0, 2**28])
-    def test_columns_that_walk_one_after_the_other(self, weighted, hops, filling, monkeypatch):
+    @pytest.mark.parametrize(("filling", "share"), [(0, 0.0), (0, 10.0), (2**28, 0.1)])
+    def test_columns_that_walk_one_after_the_other(
+        self, weighted, hops, filling, share, monkeypatch
+    ):
         monkeypatch.setattr(cuda, "BLOCK_BYTES", 1)
         monkeypatch.setattr(cuda, "FILLING_BYTES", filling)
+        monkeypatch.setattr(cuda, "KEPT_SHARE", share)
         inputs = random_inputs(60, 3, hops if weighted else None, (8, 70)).to("cuda")
         assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
         with torch.no_grad():  # lots of hops, all slices together

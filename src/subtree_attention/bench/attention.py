@@ -22,8 +22,9 @@ from .measure import TOLERANCE, Run, Version, relative_error
 from .models import Attention
 
 OURS = "ours"
-ROUNDED = 1e-2
-"""What is asked of states in bfloat16, whose roundings are 2^-9."""
+ROUNDED = 3e-2
+"""What is asked of states in bfloat16, whose roundings are 2^-9: a gradient of a quotient is a
+difference, which is several times smaller than what is rounded."""
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,7 @@ def _check_and_build(result: Measurement, version: Version, device: torch.device
         run(2)  # an optimiser makes its state at the end of the first
         return run
 
+    first_times()  # libraries make their workspaces, which are nobody's part of the peak
     run, result.peak_bytes = memory.peak(first_times, device)
     if version.error is not None:
         error = version.error()

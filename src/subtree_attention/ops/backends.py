@@ -118,6 +118,8 @@ def run(
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     shape = BACKENDS[backend].kept_shape
     kept = shape(key, value, hops, graph.num_edges) if training else (0,)
+    # Before autograd saves them: a slice would keep alive all that it was cut from.
+    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
     matrix, transpose = graph.matrix(value.dtype), graph.transpose(value.dtype)
     out, _ = _forward(
         query, key, value, hop_weights, *matrix, *transpose, hops, float(eps), kept, backend

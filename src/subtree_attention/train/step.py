@@ -12,6 +12,8 @@ then only replayed.
 
 from __future__ import annotations
 
+import weakref
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -241,8 +243,8 @@ class _OnGPU:
         index = torch.cuda.current_device() if device.index is None else device.index
         self.device, self.generator = device, torch.cuda.default_generators[index]
         self.random = self.generator.clone_state()
-        self.main = torch.cuda.Stream(device)
-        self.side = torch.cuda.Stream(device) if overlap else self.main
+        self.main = _borrow_stream(device, self)
+        self.side = _borrow_stream(device, self) if overlap else self.main
         self.settle()  # what the trainer was made of is there
 
     @contextmanager
@@ -270,6 +272,17 @@ class _OnGPU:
 
     def set_random_state(self, state: Tensor) -> None:
         self.random.set_state(state)
+
+
+_IDLE_STREAMS: dict[torch.device, list[torch.cuda.Stream]] = defaultdict(list)
+
+
+def _borrow_stream(device: torch.device, owner: object) -> torch.cuda.Stream:
+    """A stream until the owner is gone: libraries keep a workspace for every stream they saw."""
+    idle = _IDLE_STREAMS[device]
+    stream = idle.pop() if idle else torch.cuda.Stream(device)
+    weakref.finalize(owner, idle.append, stream)
+    return stream
 
 
 def _has_running_statistics(model: nn.Module) -> bool:

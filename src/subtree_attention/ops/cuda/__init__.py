@@ -8,7 +8,8 @@ Differences to `recurrence.py`, each measured (docs/performance.md):
   the rest; the last piece to arrive adds them up, in their order: the same bits every time;
 - wide states are cut into slices of columns, and blocks of slices walk one after the other where
   their states are large;
-- states that are few and small are kept for the backward pass instead of walked again.
+- states that are few and small, for what a hop gathers, are kept for the backward pass instead of
+  walked again.
 
 `kernels.cu` and `quotient.cu` are compiled at run time for each shape.
 """
@@ -18,10 +19,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
-from math import ceil, log2, prod
-from typing import Any
+from math import ceil, log2
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,15 +42,18 @@ FILLING_BYTES = 2**28
 """A hop that gathers more than this fills a GPU. Below, two things at a time take less time; above,
 they only take more memory."""
 
-KEPT_HOPS, KEPT_BYTES = 16, 2**28
-"""States of more hops, or of more bytes in all, are not kept for the backward pass."""
+KEPT_HOPS, KEPT_BYTES, KEPT_SHARE = 16, 2**28, 0.1
+"""States of more hops, or of more bytes in all, are not kept for the backward pass. Where a hop
+fills the GPU, the bytes are this share of what it gathers."""
 
 _Hop = structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
     "arrived",
     ints="num_rows num_pieces num_nodes first_column add_own readout_width readout_adds dot_planes",
 )
-_Kept = structure(pointers="states others dot", ints="num_states num_nodes")  # as in kernels.cu
+_Kept = structure(  # as in kernels.cu
+    pointers="states others dot", ints="num_states num_nodes first_column adds"
+)
 _Quotient = structure(  # as in quotient.cu
     pointers="value ones readouts hop_weights out grad grad_readouts grad_value products",
     doubles="eps",
@@ -93,16 +98,24 @@ def kept_shape(
     num_edges: int,
     state_dtype: torch.dtype | None = None,
 ) -> tuple[int, ...]:
-    """What training keeps: the read-outs, and S_1 .. S_(K-1) where they are few and small."""
+    """What training keeps: the read-outs, and S_2 .. S_(K-1) where they are few and small.
+
+    S_1 is made of the factors again, which costs little.
+    """
     states, readouts = _kept_sizes(key, value, hops, state_dtype or key.dtype)
-    filling = fills_gpu(num_edges, key.size(1) * key.size(2), value.size(2))
-    large = states * key.element_size() > KEPT_BYTES
-    return (readouts if filling or large or hops > KEPT_HOPS else states + readouts,)
+    gathered = _gathered_bytes(num_edges, key.size(1) * key.size(2), value.size(2))
+    most = KEPT_BYTES if gathered <= FILLING_BYTES else KEPT_SHARE * gathered
+    few = hops <= KEPT_HOPS and states * key.element_size() <= most
+    return (states + readouts if few else readouts,)
 
 
 def fills_gpu(num_edges: int, channels: int, values: int) -> bool:
     """Whether a hop fills a GPU, of states with `channels` = H d and c `values`."""
-    return 4 * num_edges * channels * (values + 1) > FILLING_BYTES
+    return _gathered_bytes(num_edges, channels, values) > FILLING_BYTES
+
+
+def _gathered_bytes(num_edges: int, channels: int, values: int) -> int:
+    return 4 * num_edges * channels * (values + 1)
 
 
 def forward(
@@ -127,13 +140,13 @@ def forward(
         readouts = value.new_empty(min(hops, LOT), *levels.readout_shape)
     room, ones = readouts.size(0), levels.ones()
     # Blocks of columns only if the read-outs of all hops have room until the last block is done.
-    for block in walk.blocks(matrix, together=states is not None or room < hops):
-        path = block.room() if states is None else states
+    for block in walk.blocks(matrix, together=room < hops):
+        path = block.path(states)
         for hop in range(1, hops + 1):
             block.step(
                 matrix,
-                old=path[(hop - 2) % len(path)] if hop > 1 else None,
-                new=path[(hop - 1) % len(path)] if hop < hops else None,
+                old=path[hop - 2] if hop > 1 else None,
+                new=path[hop - 1] if hop < hops else None,
                 left=key,
                 right=ones,
                 own=query,
@@ -170,19 +183,22 @@ def backward(
     grads = levels.backward(grad, readouts)
     if not hops or not query.numel():
         return torch.zeros_like(query), torch.zeros_like(key), grads.value, grads.hop_weights
-    kept_states = states is not None
-    grad_query, grad_key = walk.dots(together=kept_states), walk.dots()
+    filling = fills_gpu(matrix.col.numel(), query[0].numel(), value.size(2))
+    grad_query = walk.dots()
     # The two walks are independent of each other.
-    with _beside(query.device) if kept_states else nullcontext():
-        for block in walk.blocks(matrix, together=kept_states):
+    with nullcontext() if filling else _beside(query.device):
+        for block in walk.blocks(matrix):
             _walk_for_query(block, matrix, key, grads, states, grad_query)
     try:
+        if filling:
+            grad_query.add_up()  # the other walk can use the room
+        grad_key = walk.dots()
         for block in walk.blocks(transpose):
             _walk_back(block, transpose, query, key, grads, grad_key)
     finally:  # also if memory runs out here: what runs beside still writes
-        if kept_states:
+        if not filling:
             _join(query.device)
-    return grad_query.summed(), grad_key.summed(), grads.value, grads.hop_weights
+    return grad_query.add_up(), grad_key.add_up(), grads.value, grads.hop_weights
 
 
 def _walk_for_query(
@@ -193,31 +209,31 @@ def _walk_for_query(
     states: Tensor | None,
     grad_query: _Dots,
 ) -> None:
-    """dq = sum_m S_m dR_m: the states once more, or as far as they were kept."""
-    hops, first = grads.readouts.size(0), 1
-    path = block.room() if states is None else states
-    if states is not None and hops > 1:
-        block.dot_kept(states, grads.readouts, grad_query)
-        first = hops
-    for hop in range(first, hops + 1):
-        block.step(
-            matrix,
-            old=path[(hop - 2) % len(path)] if hop > 1 else None,
-            new=path[(hop - 1) % len(path)] if hop < hops else None,
-            left=key,
-            right=grads.ones,
-            other=grads.readouts[hop - 1],
-            dots=grad_query,
-        )
+    """dq = sum_m S_m dR_m: the states once more, or as they were kept."""
+    hops = grads.readouts.size(0)
+
+    def step(hop: int, old: Tensor | None, new: Tensor | None) -> None:
+        other = grads.readouts[hop - 1]
+        block.step(matrix, old, new, left=key, right=grads.ones, other=other, dots=grad_query)
+
+    if states is None:
+        path = [None, *block.path(), None]
+        for hop in range(1, hops + 1):
+            step(hop, path[hop - 1], path[hop])
+    else:
+        kept = block.kept(states)
+        step(1, None, None)
+        block.dot_kept(kept, grads.readouts[1:-1], grad_query)
+        step(hops, kept[-1], None)
 
 
 def _walk_back(
     block: _Block, transpose: CSR, query: Tensor, key: Tensor, grads: _Gradients, grad_key: _Dots
 ) -> None:
     """G_m = q (x) dR_m + A^T G_(m+1), and at home dk = dS_0 v, dv += k dS_0."""
-    path, old, last = block.room(), None, grads.readouts[-1]
+    path, old, last = block.path(), None, grads.readouts[-1]
     for hop in range(grads.readouts.size(0) - 1, 0, -1):
-        new = path[hop % len(path)]
+        new = path[hop - 1]
         block.step(
             transpose,
             old=old,
@@ -265,19 +281,15 @@ def product(matrix: CSR, dense: Tensor) -> Tensor:
 # ------------------------------------------------------------------------ read-outs to levels
 
 
+@dataclass(frozen=True)
 class _Gradients:
     """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
-    as hop 0 goes, of the hop weights; and [V | 1], padded."""
+    as hop 0 goes, of the hop weights [K + 1, H]; and [V | 1], padded."""
 
-    def __init__(self, value: Tensor, hops: int, width: int, weighted: bool) -> None:
-        self.readouts = value.new_empty(hops, *value.shape[:2], width)
-        self.value = torch.empty_like(value)
-        self.ones = value.new_empty(*value.shape[:2], width)
-        self.products = value.new_empty(hops + 1, *value.shape[:2]) if weighted else None
-
-    @property
-    def hop_weights(self) -> Tensor | None:
-        return None if self.products is None else self.products.sum(1)
+    readouts: Tensor
+    value: Tensor
+    hop_weights: Tensor | None
+    ones: Tensor
 
 
 class _Levels:
@@ -308,30 +320,33 @@ class _Levels:
 
     def backward(self, grad: Tensor, readouts: Tensor) -> _Gradients:
         """The quotient rule, for all hops."""
-        hops = readouts.size(0)
-        grads = _Gradients(self.value, hops, padded(self.width), self.weighted)
+        hops, shape = readouts.size(0), (*self.value.shape[:2], padded(self.width))
+        grad_readouts, ones = self.value.new_empty(hops, *shape), self.value.new_empty(shape)
+        grad_value = torch.empty_like(self.value)
+        products = self.value.new_empty(hops + 1, *shape[:2]) if self.weighted else None
         self._launch(
             "combine_backward",
             (ceil(self.rows * self.group / 128), hops + 1, 1),
             128,
             readouts=readouts,
             grad=grad,
-            grad_readouts=grads.readouts,
-            grad_value=grads.value,
-            ones=grads.ones,
-            products=grads.products,
+            grad_readouts=grad_readouts,
+            grad_value=grad_value,
+            ones=ones,
+            products=products,
         )
-        return grads
+        grad_weights = None if products is None else products.sum(1)
+        return _Gradients(grad_readouts, grad_value, grad_weights, ones)
 
     def _launch(self, name: str, grid: tuple[int, int, int], threads: int, **parts: Any) -> None:
         if not self.value.numel():
             return
         heads, real = self.value.size(1), _REALS[self.value.dtype]
         sizes = (("HEADS", heads), ("WIDTH", self.width), ("PADDED", padded(self.width)))
-        macros = (("REAL", real), *sizes, ("GROUP", self.group))
-        module = _module("quotient.cu", macros, self.value.device)
+        kernel = _Kernel(name, "quotient.cu", (("REAL", real), *sizes, ("GROUP", self.group)))
         given = {"value": self.value, "hop_weights": self.hop_weights, "eps": self.eps}
-        module.launch(name, grid, threads, _filled(_Quotient, rows=self.rows, **given, **parts))
+        device = self.value.device
+        _launch(kernel, device, grid, threads, _Quotient, rows=self.rows, **given, **parts)
 
 
 _REALS = {torch.float32: "float", torch.float64: "double"}
@@ -341,10 +356,10 @@ _REALS = {torch.float32: "float", torch.float64: "double"}
 
 
 def _kept_sizes(key: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype) -> tuple[int, int]:
-    """Numbers, of the key's type, that K - 1 states and K read-outs fill."""
+    """Numbers, of the key's type, that K - 2 states and K read-outs fill."""
     num_nodes, heads, channels = key.shape
     readout = num_nodes * heads * (value.size(2) + 1)
-    states = max(hops - 1, 0) * readout * channels * state_dtype.itemsize
+    states = max(hops - 2, 0) * readout * channels * state_dtype.itemsize
     return ceil(states / (4 * key.element_size())) * 4, hops * readout
 
 
@@ -364,16 +379,14 @@ class _Walk:
         return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
 
     def kept(self, memory: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """States [K - 1, N e H d] and read-outs [K, N, H, e] in what the forward pass keeps."""
+        """States, block after block, and read-outs [K, N, H, e] in what the forward pass keeps."""
         states, readouts = _kept_sizes(self.query, self.value, self.hops, self.state_dtype)
         shape = (self.hops, *self.value.shape[:2], self.width)
         if memory.numel() == readouts:
             return None, memory.view(shape)
         if memory.numel() != states + readouts:
             return None, None
-        count = prod(self.query.shape) * self.width * max(self.hops - 1, 0)
-        kept = memory[:states].view(self.state_dtype)[:count]
-        return kept.view(max(self.hops - 1, 0), -1), memory[states:].view(shape)
+        return memory[:states].view(self.state_dtype), memory[states:].view(shape)
 
     def blocks(self, matrix: CSR, together: bool = False) -> Iterator[_Block]:
         """Columns that walk together; together: all of them."""
@@ -382,15 +395,15 @@ class _Walk:
             for first in range(0, self.width, size):
                 yield _Block(self, matrix, first, min(size, self.width - first))
 
-    def dots(self, together: bool = False) -> _Dots:
+    def dots(self) -> _Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
-        size = self._block_columns(together)
+        size = self._block_columns()
         last = (self.width - 1) % size + 1  # a narrower block may have more slices
         layouts = [self.layout(c, factors) for c in (size, last) for factors in (False, True)]
         planes = max(layout.slices for layout in layouts)
         return _Dots(self.query.new_empty(planes, *self.query.shape))
 
-    def _block_columns(self, together: bool) -> int:
+    def _block_columns(self, together: bool = False) -> int:
         if together:
             return self.width
         column_bytes = max(self.query.numel(), 1) * self.state_dtype.itemsize
@@ -405,8 +418,11 @@ class _Dots:
     def __init__(self, planes: Tensor) -> None:
         self.planes, self.filled = planes, 0
 
-    def summed(self) -> Tensor:
-        return self.planes[0] if self.filled == 1 else self.planes[: self.filled].sum(0)
+    def add_up(self) -> Tensor:
+        """The sum of all planes; it takes their place."""
+        if self.filled > 1:
+            self.planes, self.filled = self.planes[: self.filled].sum(0, keepdim=True), 1
+        return self.planes[0]
 
 
 class _Block:
@@ -417,11 +433,21 @@ class _Block:
         self.from_factors, self.from_state = walk.layout(columns, True), walk.layout(columns, False)
         self.hub = _Hub(self.from_state, matrix, walk.query.dtype)
 
-    def room(self) -> Tensor:
-        """For the states before and after a hop, as far as there are any."""
-        walk = self.walk
-        shape = (min(walk.hops - 1, 2), self.columns * walk.query.numel())
-        return walk.query.new_empty(shape, dtype=walk.state_dtype)
+    def path(self, states: Tensor | None = None) -> list[Tensor]:
+        """Where S_1 .. S_(K-1) go: two places in turns, or S_1 to one and the others where they
+        are kept."""
+        walk, on_the_way = self.walk, max(self.walk.hops - 1, 0)
+        shape = (min(on_the_way, 2 if states is None else 1), self.columns * walk.query.numel())
+        room = walk.query.new_empty(shape, dtype=walk.state_dtype)
+        if states is not None:
+            return [room[0], *self.kept(states)]
+        return [room[hop % 2] for hop in range(on_the_way)]
+
+    def kept(self, states: Tensor) -> Tensor:
+        """S_2 .. S_(K-1) [K - 2, N b H d] of these b columns."""
+        count, column = self.walk.hops - 2, (self.walk.hops - 2) * self.walk.query.numel()
+        first = self.first_column * column
+        return states[first : first + self.columns * column].view(count, -1)
 
     def step(
         self,
@@ -447,19 +473,23 @@ class _Block:
         )
 
     def dot_kept(self, states: Tensor, others: Tensor, dots: _Dots) -> None:
-        """dots = sum over kept states and their columns."""
+        """dots += sum over kept states and their columns."""
         place, query = self.from_state, self.walk.query
-        arguments = _filled(
+        _launch(
+            _Kernel("dot_kept", "kernels.cu", place.macros),
+            query.device,
+            (ceil(query.numel() / place.vector / place.threads), 1, 1),
+            place.threads,
             _Kept,
             states=states,
             others=others,
             dot=dots.planes,
             num_states=len(states),
             num_nodes=query.size(0),
+            first_column=self.first_column,
+            adds=dots.filled > 0,
         )
-        grid = (ceil(query.numel() / place.vector / place.threads), 1, 1)
-        _hop_module(place, query.device).launch("dot_kept", grid, place.threads, arguments)
-        dots.filled = 1
+        dots.filled = max(dots.filled, 1)
 
 
 class _Hub:
@@ -475,7 +505,11 @@ class _Hub:
 def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, **parts: Any) -> None:
     """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
     num_rows, num_pieces = _count(matrix.rows), _count(matrix.pieces)
-    arguments = _filled(
+    _launch(
+        _Kernel("walk", "kernels.cu", layout.macros),
+        matrix.col.device,
+        layout.grid(num_rows + num_pieces),
+        layout.threads,
         _Hop,
         rows=matrix.rows,
         pieces=matrix.pieces,
@@ -488,15 +522,30 @@ def _launch_hop(layout: Layout, matrix: CSR, hub: _Hub, **parts: Any) -> None:
         arrived=hub.arrived,
         **parts,
     )
-    grid = layout.grid(num_rows + num_pieces)
-    _hop_module(layout, matrix.col.device).launch("walk", grid, layout.threads, arguments)
-
-
-def _hop_module(layout: Layout, device: torch.device) -> Module:
-    return _module("kernels.cu", tuple(layout.macros.items()), device)
 
 
 # ------------------------------------------------------------------------------------- helpers
+
+
+class _Kernel(NamedTuple):
+    """A kernel, its source, and the macros that specialise it."""
+
+    name: str
+    file: str
+    macros: tuple[tuple[str, str | int], ...]
+
+
+def _launch(
+    kernel: _Kernel,
+    device: torch.device,
+    grid: tuple[int, int, int],
+    threads: int,
+    arguments: type[ctypes.Structure],
+    **parts: Any,
+) -> None:
+    """Queue a kernel; the parts are fields of its structure of arguments."""
+    module = _module(kernel.file, kernel.macros, device)
+    module.launch(kernel.name, grid, threads, _filled(arguments, **parts))
 
 
 @cache

@@ -411,13 +411,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT / THREADS) walk(c
 }
 
 #if !FACTORS
-// dot[node, head, channel] = sum over kept states and their columns of other . row
+// dot[node, head, channel] (+)= sum over kept states and their columns of other . row
 struct Kept {
-  const stored* states;  // [num_states, N, e, H * d]
+  const stored* states;  // [num_states, N, BLOCK, H * d]
   const real* others;    // [num_states, N, H, PADDED]
   real* dot;             // [N, H, d]
   int num_states;
   int num_nodes;
+  int first_column;  // of the states' columns among all e
+  int adds;
 };
 
 extern "C" __global__ void dot_kept(const Kept kept) {
@@ -425,11 +427,13 @@ extern "C" __global__ void dot_kept(const Kept kept) {
   const size_t at = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int node = at / VECTORS, channel = at % VECTORS * VECTOR, head = channel / CHANNELS;
   if (node >= kept.num_nodes) return;
+  real* dot = kept.dot + size_t(node) * ROW + channel;
   Pack<real> sum = {};
+  if (kept.adds) sum = load(dot);
   for (int s = 0; s < kept.num_states; s++) {
     const size_t row = size_t(s) * kept.num_nodes + node;
     const stored* state = kept.states + row * BLOCK * ROW + channel;
-    const real* other = kept.others + (row * HEADS + head) * PADDED;
+    const real* other = kept.others + (row * HEADS + head) * PADDED + kept.first_column;
 #pragma unroll 8
     for (int x = 0; x < BLOCK; x++) {
       const Pack<stored> pack = load(state + size_t(x) * ROW);
@@ -437,6 +441,6 @@ extern "C" __global__ void dot_kept(const Kept kept) {
       for (int i = 0; i < VECTOR; i++) sum.at[i] += other[x] * widened(pack.at[i]);
     }
   }
-  store(kept.dot + size_t(node) * ROW + channel, sum);
+  store(dot, sum);
 }
 #endif

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
 from math import ceil
 
 import torch
@@ -41,9 +41,9 @@ class Layout:
     threads: int = THREADS
     resident: int = RESIDENT
 
-    @property
-    def macros(self) -> dict[str, str | int]:
-        return {name.upper(): value for name, value in asdict(self).items()}
+    @cached_property  # asked for at every launch
+    def macros(self) -> tuple[tuple[str, str | int], ...]:
+        return tuple((field.name.upper(), getattr(self, field.name)) for field in fields(self))
 
     @property
     def row(self) -> int:

@@ -1,0 +1,118 @@
+"""The CUDA backend without a GPU: its kernels written in plain torch, its host side as it is.
+
+What a kernel makes of its arguments is said here once more, slowly; which kernels are launched, on
+which columns and into which memory, is the real thing.
+"""
+
+from contextlib import nullcontext
+
+import torch
+
+from subtree_attention import graph
+from subtree_attention.ops import cuda
+
+
+def emulate(monkeypatch) -> list[str]:
+    """Launch the kernels below instead of real ones; -> names of what was launched, as it comes."""
+    launched: list[str] = []
+
+    def launch(kernel, device, grid, threads, arguments, **parts):
+        names = {name for name, _ in arguments._fields_}
+        assert names >= parts.keys(), f"{kernel.name} takes no {parts.keys() - names}"
+        launched.append(kernel.name)
+        absent = dict.fromkeys(names - parts.keys())
+        KERNELS[kernel.name](dict(kernel.macros), **parts, **absent)
+
+    monkeypatch.setattr(cuda, "_launch", launch)
+    monkeypatch.setattr(graph, "schedule", graph.share_out)
+    monkeypatch.setattr(cuda, "_beside", lambda device: nullcontext())
+    monkeypatch.setattr(cuda, "_join", lambda device: None)
+    return launched
+
+
+def walk(macros, *, col, weight, old_state, left, right, own, other, new_state, **rest):
+    heads, channels, block = macros["HEADS"], macros["CHANNELS"], macros["BLOCK"]
+    first = rest["first_column"] or 0
+    columns = slice(first, first + block)
+    if macros["FACTORS"]:
+        assert old_state is None
+        state = torch.einsum("nhd,nhb->nbhd", left, right[..., columns])
+    else:
+        state = old_state.view(-1, block, heads, channels).to(weight.dtype)
+    nodes = torch.cat([rest["rows"], rest["pieces"][:, 0]]).long()
+    new = torch.zeros(rest["num_nodes"], *state.shape[1:], dtype=weight.dtype)
+    for node, start, stop, _ in nodes.tolist():
+        new[node] += torch.einsum("e,e...->...", weight[start:stop], state[col[start:stop].long()])
+    if rest["add_own"]:
+        new += torch.einsum("nhd,nhb->nbhd", own, other[..., columns])
+    if rest["readout"] is not None:
+        read = torch.einsum("nhd,nbhd->nhb", own, new)
+        target = rest["readout"][..., first : min(first + block, rest["readout_width"])]
+        read = read[..., : target.size(-1)]
+        target.copy_(target + read if rest["readout_adds"] else read)
+    if rest["dot"] is not None:
+        planes, size = rest["dot"], macros["COLUMNS"]
+        for plane, begin in enumerate(range(0, block, size)):
+            own_columns = slice(begin, min(begin + size, block))
+            weights = other[..., columns][..., own_columns]
+            product = torch.einsum("nhb,nbhd->nhd", weights, new[:, own_columns])
+            filled = plane < (rest["dot_planes"] or 0)
+            planes[plane].copy_(planes[plane] + product if filled else product)
+    if new_state is not None:
+        new_state.view_as(new).copy_(new)
+
+
+def dot_kept(macros, *, states, others, dot, first_column, adds, num_states, **rest):
+    assert num_states == len(states) == len(others)
+    block = macros["BLOCK"]
+    states = states.view(num_states, -1, block, macros["HEADS"], macros["CHANNELS"]).to(dot.dtype)
+    product = torch.einsum(
+        "snhb,snbhd->nhd", others[..., first_column : first_column + block], states
+    )
+    dot[0].copy_(dot[0] + product if adds else product)
+
+
+def pad(macros, *, value, ones, **rest):
+    ones[..., : value.size(-1)] = value
+    ones[..., value.size(-1)] = 1
+
+
+def combine(macros, *, value, readouts, hop_weights, out, eps, first_hop, **rest):
+    levels = readouts[..., :-1] * _inverse(readouts[..., -1:] + eps)
+    if first_hop == 1:
+        levels = torch.cat([value[None], levels])
+    hop = first_hop - (first_hop == 1)
+    if hop_weights is None:
+        out[hop : hop + len(levels)] = levels
+        return
+    weighted = (hop_weights[hop : hop + len(levels), None, :, None] * levels).sum(0)
+    out.copy_(weighted if first_hop == 1 else out + weighted)
+
+
+def combine_backward(macros, *, value, ones, readouts, hop_weights, grad, **rest):
+    pad(macros, value=value, ones=ones)
+    grads = grad[None].expand(len(readouts) + 1, *value.shape) if hop_weights is not None else grad
+    weights = torch.ones(len(grads), value.size(1)) if hop_weights is None else hop_weights
+    share = _inverse(readouts[..., -1:] + rest["eps"])
+    levels = torch.cat([value[None], readouts[..., :-1] * share])
+    product, scaled = (grads * levels).sum(-1), weights[:, None, :, None] * grads
+    rest["grad_value"].copy_(scaled[0])
+    rest["grad_readouts"][..., : value.size(-1)] = scaled[1:] * share
+    rest["grad_readouts"][..., value.size(-1)] = (
+        -weights[1:, None] * product[1:] * share.squeeze(-1)
+    )
+    if hop_weights is not None:
+        rest["products"].copy_(product)
+
+
+def _inverse(denominator):
+    return torch.where(denominator != 0, 1 / denominator, 0)
+
+
+KERNELS = {
+    "walk": walk,
+    "dot_kept": dot_kept,
+    "pad": pad,
+    "combine": combine,
+    "combine_backward": combine_backward,
+}
