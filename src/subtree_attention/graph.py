@@ -55,7 +55,7 @@ class _Pattern:
 
     def rows(self) -> Tensor:
         """The row of each entry, [E]."""
-        return csr_rows(self.rowptr)
+        return csr_rows(self.rowptr, self.col.numel())
 
     def to(self, device: torch.device) -> _Pattern:
         weight = None if self.edge_weight is None else self.edge_weight.to(device)
@@ -206,10 +206,10 @@ def scheduled(rowptr: Tensor, col: Tensor, weight: Tensor) -> CSR:
     return CSR(rowptr, col, weight, *schedule(rowptr))
 
 
-def csr_rows(rowptr: Tensor) -> Tensor:
-    """The row of each entry of a CSR matrix, [E]."""
+def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
+    """The row of each entry of a CSR matrix, [E]; without E a GPU would make the host wait."""
     counts = (rowptr[1:] - rowptr[:-1]).long()
-    return torch.repeat_interleave(counts)
+    return torch.repeat_interleave(counts, output_size=entries)
 
 
 def schedule(rowptr: Tensor) -> tuple[Tensor | None, Tensor | None]:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from subtree_attention import bench, cli
-from subtree_attention.bench import attention, memory, scaling
+from subtree_attention.bench import memory, scaling
+from subtree_attention.bench.edgewise import EdgewiseAttention
 from subtree_attention.ops import backends
 
 SHAPE = "60,300,12,3"
@@ -68,8 +69,8 @@ def test_it_prints_two_tables_and_writes_everything_down(sta, tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_a_wrong_version_is_named_with_its_error_and_the_command_fails(sta, monkeypatch, tmp_path):
-    right = attention.edgewise_attention
-    monkeypatch.setattr(attention, "edgewise_attention", lambda *args: 1.1 * right(*args))
+    right = EdgewiseAttention.__call__
+    monkeypatch.setattr(EdgewiseAttention, "__call__", lambda *args: 1.1 * right(*args))
     code, out, err = sta(*TINY)
     assert code == 1
     assert f"edge-wise (operator) on {SHAPE} shape: wrong result: relative error" in err
@@ -99,8 +100,7 @@ def test_a_contender_without_memory_is_reported_and_the_run_goes_on(sta, monkeyp
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(attention, "edgewise_attention", full)
-    monkeypatch.setattr("subtree_attention.bench.epoch.edgewise_attention", full)
+    monkeypatch.setattr(EdgewiseAttention, "__call__", full)
     code, out, _ = sta(*TINY, "--out", "mine.json")
     assert code == 0
     assert out.count("out of memory") == 2

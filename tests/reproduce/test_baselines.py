@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 from torch_geometric.nn import models as pyg
 
@@ -147,36 +146,6 @@ def test_depth_is_a_setting_of_all(name):
     changed = {key for key, value in chosen.at_depth(77).items() if value != chosen.settings[key]}
     assert changed <= {"hops", "layers"}
     assert len(changed) == 1
-
-
-class HostWaits(TorchDispatchMode):
-    """Notes the operations whose result the host would have to wait for on a GPU."""
-
-    ASKING = ("_local_scalar_dense", "nonzero", "masked_select", "repeat_interleave", "unique")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__
-        masks = name.startswith("index") and any(
-            t is not None and t.dtype == torch.bool
-            for t in (args[1] if isinstance(args[1], list | tuple) else [])
-        )
-        if masks or name.startswith(self.ASKING):
-            self.found.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_what_can_be_captured_does_not_ask_the_host(name, data, graph):
-    model = make(name)
-    model(data.x, graph)
-    with HostWaits() as waits:
-        model(data.x, graph).sum().backward()
-        model.eval()(data.x, graph)
-    assert BASELINES[name].capturable == (not waits.found), waits.found
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

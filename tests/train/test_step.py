@@ -231,3 +231,22 @@ class TestOnAGPU:
                 for folder in folders
             ]
             assert lines[0] == lines[1] == lines[2]
+
+
+def test_a_capture_that_fails_says_why(data, monkeypatch):
+    class Broken:
+        def capture_begin(self, **_: object) -> None:
+            pass
+
+        def capture_end(self) -> None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    def ask() -> None:
+        raise RuntimeError("the host was asked")
+
+    trainer = make(data, "cpu")
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Broken)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(trainer, "_evaluate", ask)
+    with pytest.raises(RuntimeError, match="the host was asked"):
+        trainer._capture()

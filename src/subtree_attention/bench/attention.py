@@ -16,7 +16,7 @@ from torch import Tensor
 from ..graph import Graph
 from ..ops import backends
 from . import memory
-from .edgewise import edge_tensor_bytes, edgewise_attention
+from .edgewise import EdgewiseAttention, edge_tensor_bytes
 from .library import LibraryAttention
 from .measure import TOLERANCE, Run, Version, relative_error
 from .models import Attention
@@ -117,7 +117,7 @@ def versions(task: Task, backend: str) -> list[Version]:
             table.append(make(f"backend {name}", other_way, tolerance=tolerance))
     table.append(make("library products", LibraryAttention(task.graph)))
     needs = edge_tensor_bytes(task.graph, *task.channels)
-    return [*table, make("edge-wise", edgewise_attention, needs_bytes=needs)]
+    return [*table, make("edge-wise", EdgewiseAttention(task.graph), needs_bytes=needs)]
 
 
 def _version(

@@ -27,26 +27,32 @@ class Propagate(MessagePassing):
         return weight.view(-1, *[1] * (state_j.dim() - 1)) * state_j
 
 
-def edgewise_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor,
-    graph: Graph,
-    hops: int,
-    eps: float,
-) -> Tensor:
-    """phi(q), phi(k) [N, H, d], value [N, H, c], hop_weights [K + 1, H] -> [N, H, c]."""
-    walk = Propagate()
-    edge_index, weight = graph.edge_index, graph.matrix(value.dtype).weight
-    products, keys = key.unsqueeze(-1) * value.unsqueeze(-2), key
-    out = value * hop_weights[0, :, None]
-    for hop in range(1, hops + 1):
-        products, keys = walk(products, edge_index, weight), walk(keys, edge_index, weight)
-        numerator = torch.einsum("nhd,nhdc->nhc", query, products)
-        denominator = torch.einsum("nhd,nhd->nh", query, keys) + eps
-        out = out + hop_weights[hop, :, None] * numerator / denominator.unsqueeze(-1)
-    return out
+class EdgewiseAttention:
+    """Subtree attention on one graph, whose edges are kept as PyG takes them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.propagate = Propagate()
+        self.edges = graph.edge_index, graph.matrix().weight
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        hop_weights: Tensor,
+        graph: Graph,
+        hops: int,
+        eps: float,
+    ) -> Tensor:
+        """phi(q), phi(k) [N, H, d], value [N, H, c], hop_weights [K + 1, H] -> [N, H, c]."""
+        products, keys = key.unsqueeze(-1) * value.unsqueeze(-2), key
+        out = value * hop_weights[0, :, None]
+        for hop in range(1, hops + 1):
+            products, keys = (self.propagate(state, *self.edges) for state in (products, keys))
+            numerator = torch.einsum("nhd,nhdc->nhc", query, products)
+            denominator = torch.einsum("nhd,nhd->nh", query, keys) + eps
+            out = out + hop_weights[hop, :, None] * numerator / denominator.unsqueeze(-1)
+        return out
 
 
 def edge_tensor_bytes(graph: Graph, heads: int, key_channels: int, value_channels: int) -> int:

@@ -26,7 +26,7 @@ from ..train.metrics import LOSSES
 from ..train.step import EAGER_EPOCHS, Trainer
 from .attention import OURS
 from .cases import Case
-from .edgewise import edge_tensor_bytes, edgewise_attention
+from .edgewise import EdgewiseAttention, edge_tensor_bytes
 from .library import LibraryAttention
 from .measure import Run, Version, relative_error
 from .models import PYG_MODELS, PyGModel, SparseGCN, STAGNNBy
@@ -137,7 +137,7 @@ def _stagnn_versions(case: Case, backend: str, dense: Callable[[], Tensor]) -> l
     checked = partial(_checked_version, case, graph, weights, truth)
     eagerly = _eagerly(case, graph, _MASKED_LOSSES[config.loss])
     library = partial(STAGNNBy, LibraryAttention(graph), **settings)
-    edgewise = partial(STAGNNBy, edgewise_attention, **settings)
+    edgewise = partial(STAGNNBy, EdgewiseAttention(graph), **settings)
     edge_tensors = edge_tensor_bytes(graph, config.heads, case.key_channels, case.classes)
     ours = partial(STAGNN, **settings, backend=backend)
     versions = [

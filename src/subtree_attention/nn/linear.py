@@ -149,7 +149,7 @@ def _both_ways(x: Tensor) -> tuple[CSR, CSR, Tensor]:
         order = torch.argsort(matrix.col, stable=True)
         counts = torch.bincount(matrix.col, minlength=x.size(1))
         rowptr = F.pad(counts.cumsum(0), (1, 0)).to(index)
-        rows = csr_rows(matrix.rowptr).to(index)
+        rows = csr_rows(matrix.rowptr, matrix.col.numel()).to(index)
         transpose = scheduled(rowptr, rows[order].contiguous(), matrix.weight[order])
         _TRANSPOSES[x] = (matrix, transpose, order)
     return _TRANSPOSES[x]

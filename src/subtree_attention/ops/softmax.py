@@ -126,7 +126,7 @@ def _blocks(sizes: np.ndarray, limit: int) -> list[int]:
 def _level(query: Tensor, key: Tensor, value: Tensor, power: CSR, eps: float) -> Tensor:
     """One level of the subtree for all roots, a block of rows at a time: -> [N, H, c]."""
     counts = np.diff(power.rowptr.cpu().numpy())
-    rows, out, start = csr_rows(power.rowptr), [], 0
+    rows, out, start = csr_rows(power.rowptr, power.col.numel()), [], 0
     for stop in _blocks(counts, BLOCK_ENTRIES):
         entries = slice(int(power.rowptr[start]), int(power.rowptr[stop]))
         block = (rows[entries] - start, power.col[entries].long(), power.weight[entries])

@@ -20,7 +20,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from .. import data as datasets
-from ..bench.edgewise import edgewise_attention
+from ..bench.edgewise import EdgewiseAttention
 from ..bench.models import STAGNNBy
 from ..graph import Graph
 from ..nn import STAGNN
@@ -133,15 +133,15 @@ class _JobRun(Run):
         started = time.monotonic()
         split = _split(job, data, placed, place)
         self.held = self._allocated()
-        model, config, capturable = build(job, split.x.size(1), int(split.y.max()) + 1)
-        graph = Graph(split.edge_index, split.num_nodes, transition=config.transition)
+        graph = Graph(split.edge_index, split.num_nodes, transition=job.config.transition)
+        model, config = build(job, split.x.size(1), int(split.y.max()) + 1, graph)
         model = model.to(place.device)
         decay = config.weight_decay
         if isinstance(model, STAGNN):
             groups = model.parameter_groups(decay)
         else:
             groups = parameter_groups(model, decay)
-        capture = place.capture and capturable
+        capture = place.capture and capturable(job)
         trainer = Trainer(model, split, graph, config, groups, capture)
         name = f"{job.model} {job.variant} on {job.graph}, seed {job.seed}"
         super().__init__(name, trainer, config.epochs, config.patience)
@@ -189,20 +189,26 @@ class _JobRun(Run):
         return torch.cuda.max_memory_allocated(self.device) - self.held
 
 
-def build(job: Job, in_channels: int, classes: int) -> tuple[nn.Module, Config, bool]:
-    """The model of a job, its configuration, and whether its epochs can be captured."""
+def capturable(job: Job) -> bool:
+    """Whether epochs of a job can be replayed as a CUDA graph."""
+    if job.model in (OURS, EDGEWISE):
+        return can_capture(job.config)
+    return baseline(job.model.lower()).capturable
+
+
+def build(job: Job, in_channels: int, classes: int, graph: Graph) -> tuple[nn.Module, Config]:
+    """The model of a job, made for its graph, and its configuration."""
     torch.manual_seed(job.seed)
     if job.model in (OURS, EDGEWISE):
         sizes = {"in_channels": in_channels, "out_channels": classes}
         settings: dict[str, Any] = {**sizes, **job.config.model_settings()}
         if job.model == EDGEWISE:
-            return STAGNNBy(edgewise_attention, **settings), job.config, True
-        return STAGNN(**settings), job.config, can_capture(job.config)
+            return STAGNNBy(EdgewiseAttention(graph), **settings), job.config
+        return STAGNN(**settings), job.config
     other = baseline(job.model.lower())
     chosen = other.at_depth(job.settings["depth"]) if "depth" in job.settings else other.settings
     training = {name: chosen[name] for name in ("lr", "weight_decay")}
-    built = other.build(in_channels, classes, chosen)
-    return built, job.config.replace(**training), other.capturable
+    return other.build(in_channels, classes, chosen), job.config.replace(**training)
 
 
 def _split(job: Job, data: Data, placed: Data, place: Place) -> Data:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -194,8 +194,11 @@ class Trainer:
         graph.capture_begin(capture_error_mode="thread_local")
         try:
             self._epoch()
-        finally:
-            graph.capture_end()
+        except BaseException:
+            with suppress(RuntimeError):  # this fails too, and would hide why
+                graph.capture_end()
+            raise
+        graph.capture_end()
         self.replay = graph
 
     def _tensor(self, value: float) -> Tensor:
