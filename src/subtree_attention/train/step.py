@@ -70,7 +70,7 @@ class Trainer:
         self.loss_of = LOSSES[config.loss](data.y, data.train_mask, classes)
         self.scores_of = METRICS[config.metric](data.y, masks)
 
-        self.best_weights = {name: t.clone() for name, t in model.state_dict().items()}
+        self.best = _Copies(model.state_dict())
         self.best_score = self._tensor(-torch.inf)
         self.loss = self._tensor(torch.nan)  # of the step that the model is ahead
         self.notes = torch.zeros(NOTES, 4, dtype=torch.float64, device=self.device)
@@ -107,6 +107,11 @@ class Trainer:
         self.eager_epochs += 1
         if self.capture and self.eager_epochs >= EAGER_EPOCHS:
             self._capture()
+
+    @property
+    def best_weights(self) -> dict[str, Tensor]:
+        """The state of the model at its best epoch."""
+        return self.best.tensors
 
     def read(self, since: int) -> list[list[float]]:
         """Loss and scores on training, validation and test nodes of the epochs after `since`, of
@@ -177,15 +182,14 @@ class Trainer:
         """Note the loss and the scores, and keep the weights if they are the best."""
         self.model.eval()
         logits = self.model(self.x, self.graph)
-        # A model with a logit that is not finite has no score.
-        scores = torch.where(logits.isfinite().all(), self.scores_of(logits), torch.nan)
+        # A model with a logit that is not finite has no score; then x - x is not 0 for their sum.
+        total = logits.sum(dtype=torch.float64)
+        scores = torch.where(total - total == 0, self.scores_of(logits), torch.nan)
         self.notes.index_copy_(0, self.noted % NOTES, torch.cat([self.loss, scores])[None])
         self.noted += 1
         better = scores[1:2] > self.best_score
         torch.where(better, scores[1:2], self.best_score, out=self.best_score)
-        for name, weight in self.model.state_dict().items():
-            best = self.best_weights[name]
-            torch.where(better[0], weight, best, out=best)  # a weight may have no dimension
+        self.best.take(self.model.state_dict(), better)
 
     def _capture(self) -> None:
         """Record an epoch as a CUDA graph; recording runs nothing."""
@@ -292,6 +296,29 @@ def _has_running_statistics(model: nn.Module) -> bool:
     """Whether a step changes what the evaluation beside it would read: batch norm does."""
     norms = (m for m in model.modules() if isinstance(m, nn.modules.batchnorm._NormBase))
     return any(norm.track_running_stats for norm in norms)
+
+
+class _Copies:
+    """Copies of named tensors, one behind the other, so that all can be replaced at once."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.names = defaultdict(list)  # of each dtype
+        for name, tensor in tensors.items():
+            self.names[tensor.dtype].append(name)
+        self.rows = {dtype: self._row(tensors, dtype) for dtype in self.names}
+        self.tensors = {}
+        for dtype, names in self.names.items():
+            parts = self.rows[dtype].split([tensors[name].numel() for name in names])
+            for name, part in zip(names, parts, strict=True):
+                self.tensors[name] = part.view(tensors[name].shape)
+
+    def take(self, tensors: dict[str, Tensor], which: Tensor) -> None:
+        """The tensors as they are now, if `which` [1] is true."""
+        for dtype, row in self.rows.items():
+            torch.where(which, self._row(tensors, dtype), row, out=row)
+
+    def _row(self, tensors: dict[str, Tensor], dtype: torch.dtype) -> Tensor:
+        return torch.cat([tensors[name].flatten() for name in self.names[dtype]])
 
 
 def _named(prefix: str, tensors: dict[str, Any]) -> dict[str, Tensor]:
