@@ -23,7 +23,7 @@ from subtree_attention.train.run import Run
 from subtree_attention.tune import SPACES, Task, loop, report
 from subtree_attention.tune import search as _search
 from subtree_attention.tune.loop import FAILURES, Stopped, parse_budget
-from subtree_attention.tune.progress import Quiet, TrialBars, clock
+from subtree_attention.tune.progress import Quiet, TrialBars
 from subtree_attention.tune.space import grid, key, settings
 from subtree_attention.tune.study import JOURNAL, Study, opened
 
@@ -345,10 +345,6 @@ def test_the_recipe_line_is_python_for_recipes() -> None:
     assert chosen.protocol(point) == recipe("citeseer", **point)
     assert chosen.protocol(point).runs == 5
     assert chosen.config(point).runs == 3
-
-
-def test_times_are_written_as_people_read_them() -> None:
-    assert (clock(65), clock(7387)) == ("1:05", "2:03:07")
 
 
 def test_the_live_display_shows_trials_and_the_best(tmp_path: Path) -> None:

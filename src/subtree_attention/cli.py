@@ -11,7 +11,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import torch
 import typer
@@ -28,6 +28,7 @@ from .train.loop import Interrupted, Result, choose_device, fit
 from .train.progress import Bars, Lines, Progress
 from .train.recipes import recipe
 
+Shown = TypeVar("Shown")
 SETTINGS = {field.name for field in fields(Config)}
 
 app = typer.Typer(
@@ -243,9 +244,7 @@ def tune(
     seconds = None if budget is None else parse_budget(budget)
     common: dict[str, Any] = {"device": device, "capture": capture, "together": together}
     common |= {"data_dir": data_dir, "mirror": mirror}
-    live: AbstractContextManager[Display] = (
-        TrialBars(err_console) if err_console.is_terminal else nullcontext(TrialLines())
-    )
+    live: AbstractContextManager[Display] = _live(TrialBars(err_console), TrialLines())
     try:
         with live as display:
             study = search(
@@ -385,7 +384,14 @@ def reproduce(
     ] = None,
     device: Device = "auto",
     together: Together = None,
-    processes: Annotated[int, typer.Option(help="On a CPU, processes at a time.")] = 1,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes for runs that the host holds up, one run in each: on a CPU all of "
+            "them, on a GPU those that cannot be captured (GraphGPS, SGFormer, Polynormer), beside "
+            r"the others. \[default: on a CPU 1, on a GPU half of the cores, at most 8]"
+        ),
+    ] = None,
     results: Annotated[
         Path | None, typer.Option(help="Folder of the records. [default: results/reproduce]")
     ] = None,
@@ -395,7 +401,9 @@ def reproduce(
     """Run the paper's experiments again, and draw its tables and figures from the runs.
 
     Every run is a line of JSON below the folder of the records. What is there is not run again, so
-    an interrupted command goes on where it was; --render trains nothing.
+    an interrupted command goes on where it was; --render trains nothing. A run that diverges is a
+    result and marked as such; one that fails is named, the others go on, and the command ends with
+    exit code 1: the same command tries it again.
 
     [bold]Examples[/bold]
 
@@ -408,8 +416,10 @@ def reproduce(
     sta reproduce theorem                      spectral gaps and convergence; trains nothing
     """
     from .reproduce import command
-    from .reproduce.queue import Place
+    from .reproduce.progress import RunBars, RunLines, Watch
+    from .reproduce.queue import default_processes
     from .reproduce.store import DEFAULT, Store
+    from .reproduce.training import Place
     from .train.loop import TOGETHER
 
     store_of_records = Store(results or DEFAULT)
@@ -419,29 +429,36 @@ def reproduce(
 
     _check.known("experiment", what, command.WHATS)
     if render:
-        files = command.render_all(what, store_of_records, say)
+        files, failed = command.render_all(what, store_of_records, say), ""
     else:
         at_a_time = TOGETHER if together is None else _check.integer("together", together, 1)
         place = Place(choose_device(device), data_dir, mirror, at_a_time)
         changes = {} if epochs is None else {"epochs": epochs}
+        if processes is None:
+            processes = default_processes(place.device)
+        live: AbstractContextManager[Watch] = _live(RunBars(say, err_console), RunLines(say))
         try:
-            files = command.reproduce(
-                what,
-                place,
-                store_of_records,
-                graphs=graph,
-                models=model,
-                runs=runs,
-                again=again,
-                processes=_check.integer("processes", processes, 1),
-                say=say,
-                **changes,
-            )
+            with live as watch:
+                files, failed = command.reproduce(
+                    what,
+                    place,
+                    store_of_records,
+                    graphs=graph,
+                    models=model,
+                    runs=runs,
+                    again=again,
+                    processes=_check.integer("processes", processes, 1),
+                    say=say,
+                    watch=watch,
+                    **changes,
+                )
         except KeyboardInterrupt:
             say("Stopped. What is done is kept; the same command goes on.")
             raise typer.Exit(130) from None
     for file in files:
         out_console.print(f"written to {file}", soft_wrap=True, markup=False)
+    if failed:
+        raise RuntimeError(f"{failed}. They have no record: the same command tries them again")
 
 
 @app.command()
@@ -554,9 +571,12 @@ def _train(config: Config, out: Path | None, resume: bool, **how: Any) -> None:
 
 
 def _progress(config: Config) -> AbstractContextManager[Progress]:
-    if err_console.is_terminal:
-        return Bars(config, err_console)
-    return nullcontext(Lines(config))
+    return _live(Bars(config, err_console), Lines(config))
+
+
+def _live(bars: AbstractContextManager[Shown], lines: Shown) -> AbstractContextManager[Shown]:
+    """A live display on a terminal, plain lines elsewhere."""
+    return bars if err_console.is_terminal else nullcontext(lines)
 
 
 def _metric_name(metric: str) -> str:

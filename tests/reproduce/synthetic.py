@@ -30,6 +30,8 @@ PLAIN: dict[str, Any] = {
     "config": {},
     "settings": {},
 }
+NO_SCORES: dict[str, Any] = dict.fromkeys(("train", "val", "test", "best_epoch"))
+"""Of a run that diverged at once."""
 LEVELS = {"cora": 0.88, "citeseer": 0.77, "deezer": 0.735, "actor": 0.38}
 
 

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 import subtree_attention as sta
 from subtree_attention.data import apply_split
-from subtree_attention.reproduce import queue
+from subtree_attention.reproduce import training
 from subtree_attention.reproduce.baselines import BASELINES
 from subtree_attention.reproduce.experiments import EDGEWISE, Job
 from subtree_attention.reproduce.records import OURS
@@ -78,14 +78,14 @@ def features(request: pytest.FixtureRequest, data: Data) -> Data:
 @pytest.mark.parametrize("job", JOBS, ids=[f"{job.model} {job.variant}" for job in JOBS])
 def test_an_epoch_that_can_be_captured_does_not_ask_the_host(job, features, monkeypatch):
     graph = sta.Graph(features.edge_index, features.num_nodes)
-    model, config = queue.build(job, features.x.size(1), 10, graph)
+    model, config = training.build(job, features.x.size(1), 10, graph)
     trainer = Trainer(model, features, graph, config)
     trainer.advance(1)  # makes what is made once
     # Adam asks the host on a CPU only: on a GPU it is made to be captured.
     monkeypatch.setattr(trainer.optimizer, "step", lambda: None)
     with HostWaits() as waits:
         trainer.advance(1)
-    assert queue.capturable(job) == (not waits.found), waits.found
+    assert training.capturable(job) == (not waits.found), waits.found
 
 
 def test_what_asks_the_host_is_seen():
@@ -119,6 +119,6 @@ def test_the_edges_of_a_graph_do_not_ask_the_host(data):
 
 def test_the_published_formulation_prepares_its_edges_once(data, monkeypatch):
     graph = sta.Graph(data.edge_index, data.num_nodes)
-    model, _ = queue.build(JOBS[1], data.x.size(1), 10, graph)
+    model, _ = training.build(JOBS[1], data.x.size(1), 10, graph)
     monkeypatch.setattr(sta.Graph, "edge_index", property(lambda _: pytest.fail("made again")))
     assert model(data.x, graph).shape == (data.num_nodes, 10)

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+import torch
 
-from subtree_attention.reproduce import queue
+from subtree_attention.reproduce import training
+from subtree_attention.reproduce.baselines import GCN
 from subtree_attention.reproduce.store import Store
 
 Outcome = tuple[int | None, str, str]
@@ -24,7 +26,7 @@ def test_runs_are_kept_and_rendered_and_not_run_again(sta, tmp_path):
     code, out, err = sta(*asked)
     assert code == 0, err
     assert "4 runs to do, 0 are there" in err
-    assert "4/4  citeseer" in err
+    assert "4/4  GCN on citeseer, seed 1  test " in err
     assert len(Store(tmp_path / "results/reproduce").read("table1")) == 4
     table = (tmp_path / "results/reproduce/table1.md").read_text()
     assert "2 of 5 runs" in table
@@ -58,10 +60,38 @@ def test_an_interrupt_says_how_to_go_on(sta, monkeypatch):
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(queue, "prepare", stop)
+    monkeypatch.setattr(training, "prepare", stop)
     code, _, err = sta("table3", "--graph", "pubmed", *QUICK)
     assert code == 130
     assert "the same command goes on" in err
+
+
+@pytest.mark.usefixtures("mirror")
+def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
+    sta, monkeypatch, tmp_path
+):
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no room\nand more of this")
+
+    asked = ["table1", "--graph", "citeseer", "--model", "STAGNN", "--model", "GCN", *QUICK]
+    with monkeypatch.context() as patched:
+        patched.setattr(GCN, "forward", full)
+        code, out, err = sta(*asked)
+    assert code == 1
+    assert "GCN on citeseer, seed 1  failed: OutOfMemoryError: no room  about" in err
+    assert "error: 2 of 4 runs failed: GCN on citeseer, seeds 0, 1. They have no record" in err
+    assert "results/reproduce/table1.md" in out
+    assert len(Store(tmp_path / "results/reproduce").read("table1")) == 2
+
+    code, _, err = sta(*asked)
+    assert code == 0
+    assert "2 runs to do, 2 are there" in err
+
+
+def test_help_says_how_many_processes_there_are_by_default(sta):
+    _, out, _ = sta("--help")
+    words = " ".join(out.replace("│", " ").split())
+    assert "on a CPU 1, on a GPU half of the cores, at most 8" in words
 
 
 @pytest.mark.parametrize(
@@ -72,6 +102,7 @@ def test_an_interrupt_says_how_to_go_on(sta, monkeypatch):
         (["hops", "--graph", "physics"], "hops runs on cora, citeseer, deezer, actor"),
         (["table1", "--model", "GNC"], "GCN"),
         (["table1", "--together", "0"], "together must be at least 1"),
+        (["table1", "--processes", "0"], "processes must be at least 1"),
     ],
 )
 def test_mistakes_are_told_in_words(sta, arguments, message):

@@ -1,10 +1,11 @@
 """Figures are written, a model looks the same in all of them, and what is missing is said."""
 
 import builtins
+import dataclasses
 import xml.etree.ElementTree as ET
 
 import pytest
-from synthetic import everything, record, runs
+from synthetic import NO_SCORES, everything, record, runs
 
 pytest.importorskip("matplotlib")
 
@@ -135,6 +136,27 @@ class TestWhatIsMissing:
         records += runs([0.7] * 5, experiment="deep", at=3, model="GCN")
         figures.draw_deep(records, "deep")
         assert "Cora\n0 to 5 of 5 runs" in texts(drawn[0])
+
+    def test_diverged_runs_stand_in_the_title_and_points_without_scores_are_left_out(self, drawn):
+        deep = {"experiment": "deep", "model": "GAT"}
+        records = runs([0.8] * 5, at=3, **deep)
+        records += [record(seed=s, at=50, diverged=1, **NO_SCORES, **deep) for s in range(5)]
+        figures.draw_deep(records, "deep")
+        assert "Cora\n5 of 10 runs diverged, 5 without a score" in texts(drawn[0])
+        [line] = drawn[0].axes[0].get_lines()
+        assert line.get_xdata().tolist() == [3]
+
+    @pytest.mark.parametrize("name", FIGURES)
+    def test_every_figure_copes_without_scores(self, name, drawn):
+        lost = [dataclasses.replace(r, diverged=1, **NO_SCORES) for r in everything()]
+        FIGURES[name](lost, name)
+        assert len(drawn) == 1
+
+    def test_a_bar_without_scores_says_so(self, drawn):
+        figures.draw_hops(
+            [record(experiment="hops", variant="sum", diverged=1, **NO_SCORES)], "hops"
+        )
+        assert "no scores" in texts(drawn[0])
 
     def test_a_missing_bar_says_so(self, drawn):
         figures.draw_hops(everything(), "hops")

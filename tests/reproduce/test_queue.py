@@ -1,24 +1,27 @@
 """Jobs and how they are worked off, on the embedded graph."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from jobs import CONFIG, PLACE, job
 
-import subtree_attention as sta
 from subtree_attention.reproduce import command, queue
-from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS, Job
+from subtree_attention.reproduce.baselines import BASELINES
+from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS
+from subtree_attention.reproduce.progress import RunLines
 from subtree_attention.reproduce.records import OURS
 from subtree_attention.reproduce.store import Store
-
-CONFIG = sta.recipe("digits", epochs=3, hops=2, heads=2)
-PLACE = queue.Place(torch.device("cpu"))
+from subtree_attention.reproduce.training import Place, run
 
 
-def job(seed: int = 0, model: str = OURS, **more: object) -> Job:
-    start = Job("table1", "digits", model, "", seed, CONFIG)
-    return replace(start, **more)  # type: ignore[arg-type]
+@pytest.fixture
+def watch() -> RunLines:
+    """What was said is in `watch.lines`."""
+    lines: list[str] = []
+    watch = RunLines(lines.append)
+    watch.lines = lines  # type: ignore[attr-defined]
+    return watch
 
 
 def test_the_papers_numbers_of_runs() -> None:
@@ -36,53 +39,89 @@ def test_no_two_jobs_of_an_experiment_share_a_record(name: str) -> None:
         assert len(set(keys)) == len(keys)
 
 
-def test_a_record_holds_what_a_reader_needs() -> None:
-    [record] = queue.run([job()], PLACE)
-    assert record["epochs"] == 3
-    assert 0 < record["test"] < 1
-    assert len(record["hop_weights"]) == 3
-    assert len(record["gates"]) == 3
-    assert len(record["gates"][0]) == 2
-    assert record["config"]["hops"] == 2
-
-
-def test_a_run_equals_that_of_sta_train(tmp_path: Path) -> None:
-    records = sorted(queue.run([job(0), job(1)], PLACE), key=lambda r: r["seed"])
-    trained = sta.fit(CONFIG.replace(runs=2), tmp_path / "out", device="cpu")
-    assert [(r["val"], r["test"]) for r in records] == [(r.val, r.test) for r in trained.runs]
-
-
-def test_the_edge_wise_formulation_learns_the_same() -> None:
-    ours, edgewise = (next(queue.run([job(model=m)], PLACE)) for m in (OURS, EDGEWISE))
-    assert edgewise["test"] == pytest.approx(ours["test"], abs=0.02)
-
-
-def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
-    store, seen = Store(tmp_path), []
+def test_what_is_there_is_not_run_again(tmp_path: Path, watch: RunLines) -> None:
+    store = Store(tmp_path)
     jobs = [job(0), job(1)]
-    queue.work_off(jobs[:1], PLACE, store, seen.append)
+    watch.begin(2)
+    queue.work_off(jobs[:1], PLACE, store, watch)
     assert queue.missing(jobs, store) == jobs[1:]
-    queue.work_off(queue.missing(jobs, store), PLACE, store, seen.append)
+    queue.work_off(queue.missing(jobs, store), PLACE, store, watch)
     assert queue.missing(jobs, store) == []
-    assert len(seen) == len(store.read("table1")) == 2
+    assert watch.done == len(store.read("table1")) == 2
 
 
-def test_an_interrupt_keeps_what_is_done(tmp_path: Path) -> None:
+def test_a_job_that_fails_has_no_record_and_the_others_go_on(
+    tmp_path: Path, watch: RunLines
+) -> None:
+    store = Store(tmp_path)
+    jobs = [job(0), job(1, "GNC"), job(2)]
+    assert queue.work_off(jobs, PLACE, store, watch) == [jobs[1]]
+    assert queue.missing(jobs, store) == [jobs[1]]
+
+
+def test_a_diverged_run_is_done(tmp_path: Path, watch: RunLines) -> None:
+    store, wild = Store(tmp_path), job(config=CONFIG.replace(lr=1e30))
+    assert queue.work_off([wild], PLACE, store, watch) == []
+    assert queue.missing([wild], store) == []
+    [record] = store.read("table1")
+    assert (record["diverged"], record["test"]) == (1, None)
+
+
+def test_an_interrupt_keeps_what_is_done(
+    tmp_path: Path, watch: RunLines, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Store(tmp_path)
 
     def stop(_: object) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(watch, "end", stop)
     with pytest.raises(KeyboardInterrupt):
-        queue.work_off([job(0), job(1)], PLACE, store, stop)
+        queue.work_off([job(0), job(1)], PLACE, store, watch)
     assert len(store.read("table1")) == 1
 
 
-def test_processes_give_the_same_records(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    queue.work_off([job(0), job(1)], PLACE, store, lambda _: None, processes=2)
-    alone = {r["seed"]: r["test"] for r in queue.run([job(0), job(1)], PLACE)}
+def test_processes_give_the_same_records_and_a_failure_stays_in_its_own(
+    tmp_path: Path, watch: RunLines
+) -> None:
+    store, bad = Store(tmp_path), job(0, "GNC")
+    assert queue.work_off([job(0), bad, job(1)], PLACE, store, watch, processes=2) == [bad]
+    alone = {o.job.seed: o.record["test"] for o in run([job(0), job(1)], PLACE) if o.record}
     assert {r["seed"]: r["test"] for r in store.read("table1")} == pytest.approx(alone, abs=0.01)
+
+
+EAGER = [job(model=b.name) for b in BASELINES.values() if not b.capturable]
+CAPTURED = [job(model=b.name) for b in BASELINES.values() if b.capturable]
+ALONE = job(1, alone=True)
+JOBS = [*EAGER, ALONE, *CAPTURED]
+
+
+class TestWhereJobsRun:
+    def test_on_a_gpu_what_can_be_captured_stays_here(self) -> None:
+        shared = queue._shared_out(JOBS, Place(torch.device("cuda")), 4)
+        assert shared == (CAPTURED, EAGER, [ALONE])
+        assert [job.model for job in EAGER] == ["GraphGPS", "SGFormer", "Polynormer"]
+
+    def test_one_process_is_this_one(self) -> None:
+        for device in ("cpu", "cuda"):
+            _, elsewhere, _ = queue._shared_out(JOBS, Place(torch.device(device)), 1)
+            assert elsewhere == []
+
+    def test_without_capture_the_host_holds_up_everything(self) -> None:
+        place = Place(torch.device("cuda"), capture=False)
+        here, _, alone = queue._shared_out(JOBS, place, 4)
+        assert (here, alone) == ([], [ALONE])
+
+    def test_on_a_cpu_all_run_in_processes(self) -> None:
+        assert queue._shared_out(JOBS, PLACE, 4) == ([], JOBS, [])
+
+    @pytest.mark.parametrize(("cores", "processes"), [(1, 1), (2, 1), (8, 4), (64, 8)])
+    def test_the_default_leaves_cores_for_others(
+        self, cores: int, processes: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("os.cpu_count", lambda: cores)
+        assert queue.default_processes(torch.device("cuda")) == processes
+        assert queue.default_processes(torch.device("cpu")) == 1
 
 
 def test_unknown_words_are_refused_with_what_there_is() -> None:

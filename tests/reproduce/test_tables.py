@@ -1,12 +1,13 @@
 """Numbers by hand, and what is missing is seen."""
 
 import csv
+import dataclasses
 import io
 import math
 import re
 
 import pytest
-from synthetic import PLAIN, everything, record, runs
+from synthetic import NO_SCORES, PLAIN, everything, record, runs
 
 from subtree_attention.reproduce import published, tables
 from subtree_attention.reproduce.markup import Cell, Table, render_csv, render_latex
@@ -135,6 +136,18 @@ class TestTable1:
         assert row(table, "STAGNN, no gate", "ours")["Cora"].mean == pytest.approx(50)
         assert row(table, "STAGNN", "ours")["Cora"].mean == pytest.approx(80)
 
+    def test_baselines_with_half_the_runs_say_so_and_are_compared_on_common_splits(self):
+        pubmed = {"graph": "pubmed", "split": "B"}
+        ours = runs([0.8] * 5 + [0.9] * 5, **pubmed)
+        records = ours + runs([0.7] * 5, model="GCN", **pubmed)
+        table = tables.table1(records)
+        assert row(table, "GCN", "ours")["Pubmed"].text == "70.00 (0.00), 5 of 10 runs"
+        assert row(table, "STAGNN", "ours")["Pubmed"].text == "85.00 (5.27)"
+        assert any("fewer runs" in note for note in table.notes)
+        assert not any("fewer runs" in note for note in tables.table1(ours).notes)
+        shown = row(tables.paired(records), "Pubmed", "GCN")
+        assert (shown["difference"].text, shown["pairs"].text) == ("+10.00", "5 of 10")
+
     def test_lines_part_models_with_several_rows(self):
         table = tables.table1([record(), record(model="GCN")])
         assert [cell.text for cell in table.rows[2][:2]] == ["GAT", "published"]
@@ -145,6 +158,50 @@ class TestTable1:
     def test_a_published_row_covers_the_six_graphs(self):
         for source in (published.TABLE1, published.TABLE2, published.TABLE3):
             assert all(tuple(scores) == published.GRAPHS_B for scores in source.rows.values())
+
+
+class TestDivergedRuns:
+    @pytest.fixture
+    def records(self) -> list[Record]:
+        """Of five runs, seed 3 diverged after a while, seed 4 at once."""
+        return [
+            *runs([0.8, 0.8, 0.8]),
+            record(seed=3, test=0.6, diverged=50),
+            record(seed=4, diverged=1, **NO_SCORES),
+        ]
+
+    def test_only_a_diverged_run_may_be_without_scores(self):
+        assert record(diverged=1, **NO_SCORES).test is None
+        with pytest.raises(ValueError, match="lacks train, val, test, best_epoch"):
+            record(**NO_SCORES)
+
+    def test_they_are_marked_and_those_without_a_score_are_in_no_mean(self, records):
+        table = tables.table1(records)
+        cell = row(table, "STAGNN", "ours")["Cora"]
+        assert cell.text == "75.00 (10.00), 2 of 5 runs diverged, 1 without a score"
+        assert cell.runs == 4
+        assert any(note.startswith("2 of 5 runs diverged") for note in table.notes)
+        assert not any("diverged" in note for note in tables.table1(runs([0.8])).notes)
+
+    def test_without_any_score_there_is_a_dash(self):
+        lost = [record(seed=seed, diverged=1, **NO_SCORES) for seed in range(5)]
+        table = tables.table1(lost + runs([0.8] * 5, model="GCN"))
+        cell = row(table, "STAGNN", "ours")["Cora"]
+        assert cell.text == "-, 5 of 5 runs diverged, 5 without a score"
+        assert cell.mean is None
+        shown = row(tables.paired(lost + runs([0.8] * 5, model="GCN")), "Cora", "GCN")
+        assert shown["pairs"].text == "0"
+
+    def test_pairs_leave_out_what_has_no_score(self, records):
+        found = paired_difference(records, runs([0.7] * 5, model="GCN"))
+        assert found is not None
+        assert (found.pairs, found.mean) == (4, pytest.approx(0.05))
+
+    @pytest.mark.parametrize("name", tables.TABLES)
+    def test_every_table_copes(self, name):
+        lost = [dataclasses.replace(r, diverged=1, **NO_SCORES) for r in everything()]
+        for written in tables.RENDERERS.values():
+            assert "diverged" in written(tables.TABLES[name](lost)) or written is render_csv
 
 
 class TestOtherTables:

@@ -65,3 +65,7 @@ def test_bars_show_epoch_scores_and_minutes_left(clock: list[float]) -> None:
     assert "best 80.00" in shown
     assert "7:00 left" in shown
     assert "2/22" in shown
+
+
+def test_times_are_written_as_people_read_them() -> None:
+    assert (progress.clock(65), progress.clock(7387)) == ("1:05", "2:03:07")

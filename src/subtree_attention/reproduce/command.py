@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import _check
 from .. import data as datasets
 from ..train.folder import write_json
 from . import theorem
 from .experiments import EXPERIMENTS, Job
-from .queue import Place, missing, work_off
+from .progress import RunLines, Watch
+from .queue import missing, work_off
 from .records import OURS
 from .render import PARTS, Say, render
-from .store import Record, Store
+from .store import Store
+from .training import Place
 
 WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
 """`gpr` is drawn from the runs of `deep`."""
@@ -69,6 +70,13 @@ def available(jobs: list[Job], place: Place, say: Say) -> list[Job]:
     return [job for job in jobs if found[job.graph]]
 
 
+class Reproduced(NamedTuple):
+    """The files that were rendered, and which runs failed, in words."""
+
+    files: list[Path]
+    failed: str
+
+
 def reproduce(
     what: str,
     place: Place,
@@ -80,9 +88,10 @@ def reproduce(
     again: bool = False,
     processes: int = 1,
     say: Say = print,
+    watch: Watch | None = None,
     **changes: Any,
-) -> list[Path]:
-    """Run what is missing of an experiment and render it; -> the files that were rendered.
+) -> Reproduced:
+    """Run what is missing of an experiment and render it, even if some runs fail.
 
     Args:
         what: one of `WHATS`.
@@ -92,8 +101,9 @@ def reproduce(
         models: some of its models.
         runs: instead of the paper's number.
         again: run also what is there; the latest record counts.
-        processes: on a CPU, how many run at a time.
+        processes: beside this one for what cannot be captured, see `queue.outcomes`.
         say: told what is going on.
+        watch: what is shown of the runs; a line for each by default.
         changes: settings of every job's configuration, for a quick look.
     """
     if what in ("theorem", "all"):
@@ -102,25 +112,22 @@ def reproduce(
     todo = jobs if again else missing(jobs, store)
     if jobs:
         say(f"{what}: {len(todo)} runs to do, {len(jobs) - len(todo)} are there")
+    watch, failed = watch or RunLines(say), ""
     if todo:
-        work_off(todo, place, store, _Counter(len(todo), say), processes)
-    return render_all(what, store, say)
+        watch.begin(len(todo))
+        failed = _named(work_off(todo, place, store, watch, processes), len(todo))
+    return Reproduced(render_all(what, store, say), failed)
 
 
-class _Counter:
-    """Says how far the queue is, and how long it may take."""
-
-    def __init__(self, total: int, say: Say) -> None:
-        self.total, self.done, self.say, self.started = total, 0, say, time.monotonic()
-
-    def __call__(self, record: Record) -> None:
-        self.done += 1
-        left = (time.monotonic() - self.started) / self.done * (self.total - self.done)
-        name = " ".join(part for part in (record["model"], record["variant"]) if part)
-        self.say(
-            f"{self.done}/{self.total}  {record['graph']}  {name}  seed {record['seed']}  "
-            f"test {100 * record['test']:.2f}  {record['epochs']} epochs  about {left:.0f} s left"
-        )
+def _named(failed: list[Job], of: int) -> str:
+    """3 of 50 runs failed: GCN on cora, seeds 0, 1; GAT on actor, seed 3. Empty if none did."""
+    if not failed:
+        return ""
+    seeds: dict[str, list[str]] = {}
+    for job in failed:
+        seeds.setdefault(job.title, []).append(str(job.seed))
+    parts = [f"{title}, seed{'s' * (len(s) > 1)} {', '.join(s)}" for title, s in seeds.items()]
+    return f"{len(failed)} of {of} runs failed: {'; '.join(parts)}"
 
 
 def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:

@@ -51,6 +51,14 @@ class Job:
     def key(self) -> tuple[str, str, int]:
         return self.model, self.variant, self.seed
 
+    @property
+    def title(self) -> str:
+        """What is run, without the seed."""
+        return " ".join(part for part in (self.model, self.variant, "on", self.graph) if part)
+
+    def __str__(self) -> str:
+        return f"{self.title}, seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Experiment:

@@ -18,6 +18,7 @@ from .published import GRAPHS_A
 from .records import (
     OURS,
     Record,
+    divergence,
     graphs_in_order,
     grouped,
     models_in_order,
@@ -139,10 +140,11 @@ def _bars(panel: Axes, here: dict[str, list[Record]]) -> None:
     """A bar for each way, on an axis that starts a little below the lowest of them."""
     ends = []
     for place, (name, found) in enumerate(here.items()):
-        if not found:
-            panel.text(place, 0, "no runs", rotation=90, ha="center", va="bottom", fontsize=8)
+        summary = summarise(found) if found else None
+        if summary is None:
+            reason = "no scores" if found else "no runs"
+            panel.text(place, 0, reason, rotation=90, ha="center", va="bottom", fontsize=8)
             continue
-        summary = summarise(found)
         mean, std = 100 * summary.mean, 100 * (summary.std or 0)
         ends += [mean - std, mean + std]
         colour, hatch = AGGREGATION_LOOKS.get(name, ("#BBBBBB", "xx"))
@@ -169,7 +171,7 @@ def _bars(panel: Axes, here: dict[str, list[Record]]) -> None:
     low, high = max(0.0, min(ends) - 0.6 * room), max(ends) + 0.25 * room
     panel.set_ylim(low, high)
     for text in panel.texts:
-        if text.get_text() == "no runs":
+        if text.get_text() in ("no runs", "no scores"):
             text.set_y(low + 0.03 * (high - low))
 
 
@@ -397,10 +399,11 @@ def _score_lines(panel: Axes, here: Sequence[Record]) -> None:
         by_place = grouped(
             (record for record in here if record.label == label), lambda record: record.at or 0.0
         )
-        places = sorted(by_place)
-        found = [summarise(by_place[place]) for place in places]
-        mean = [100 * summary.mean for summary in found]
-        std = [100 * (summary.std or 0) for summary in found]
+        summaries = {place: summarise(by_place[place]) for place in sorted(by_place)}
+        found = {place: summary for place, summary in summaries.items() if summary}
+        places = list(found)
+        mean = [100 * summary.mean for summary in found.values()]
+        std = [100 * (summary.std or 0) for summary in found.values()]
         _line(panel, places, mean, label)
         _band(panel, places, mean, std, look(label).colour)
     panel.grid(alpha=0.3)
@@ -470,11 +473,12 @@ def _mean_and_std(rows: Sequence[Sequence[float]]) -> tuple[list[float], list[fl
 def _head(
     panel: Axes, graph: str, here: Sequence[Record], runs: int | None, text: str | None = None
 ) -> None:
-    """Title of a panel; below it, if runs are missing, how many there are."""
+    """Title of a panel; below it how many runs there are if some are missing, or diverged."""
     text = text or title(graph)
     if any(record.metric == "roc_auc" for record in here):
         text += " (ROC-AUC)"
-    panel.set_title(f"{text}\n{note}" if (note := _runs_note(graph, here, runs)) else text)
+    notes = [note for note in (_runs_note(graph, here, runs), divergence(here)) if note]
+    panel.set_title("\n".join([text, *notes]))
 
 
 def _runs_note(graph: str, here: Sequence[Record], runs: int | None) -> str:

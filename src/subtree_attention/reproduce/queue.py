@@ -1,50 +1,31 @@
-"""One queue for all runs: graph by graph, several at a time on a GPU, in processes on a CPU.
+"""One queue for all runs: which are missing, where each of them runs, and what becomes of it.
 
 A run that is in the store already is not run again, so work that was interrupted goes on.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from copy import copy
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from itertools import groupby
-from pathlib import Path
+import os
+from collections.abc import Generator, Iterable
+from contextlib import closing
 from typing import Any
 
 import torch
-from torch import nn
-from torch_geometric.data import Data
 
-from .. import data as datasets
-from ..bench.edgewise import EdgewiseAttention
-from ..bench.models import STAGNNBy
-from ..graph import Graph
-from ..nn import STAGNN
-from ..train.config import Config
-from ..train.folder import environment
-from ..train.loop import TOGETHER, can_capture, prepare
-from ..train.run import Run, train_together
-from ..train.step import Trainer
-from .baselines import baseline, parameter_groups
-from .corruption import corrupt
-from .experiments import EDGEWISE, Job
-from .records import OURS
-from .store import Record, Store
+from .experiments import Job
+from .progress import Watch
+from .store import Store
+from .training import Outcome, Place, Started, capturable, steps
+from .workers import Workers
+
+MOST_PROCESSES = 8
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where jobs run and what they read: picklable, so that it can be sent to other processes."""
-
-    device: torch.device
-    data_dir: Path | None = None
-    mirror: Path | None = None
-    together: int = TOGETHER
-    capture: bool = True
+def default_processes(device: torch.device) -> int:
+    """On a GPU half of the cores, at most 8, for what cannot be captured; on a CPU 1."""
+    if device.type == "cpu":
+        return 1
+    return max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) // 2))
 
 
 def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
@@ -58,175 +39,60 @@ def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
 
 
 def work_off(
-    jobs: list[Job],
-    place: Place,
-    store: Store,
-    done: Callable[[Record], object],
-    processes: int = 1,
-) -> None:
+    jobs: list[Job], place: Place, store: Store, watch: Watch, processes: int = 1
+) -> list[Job]:
     """Run jobs and put their records into the store, each as soon as it is there.
 
     Args:
         jobs: those of one graph are kept together, its data is prepared once.
         place: where to run them.
         store: where the records go.
-        done: told of every record.
-        processes: on a CPU, how many run at a time.
+        watch: told of every job that starts and ends.
+        processes: see `outcomes`.
+
+    Returns:
+        The jobs that failed: they have no record.
     """
-    if processes == 1 or place.device.type == "cuda":
-        for record in run(jobs, place):
-            store.add(record)
-            done(record)
-        return
-    context = torch.multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures = [pool.submit(_run_one, job, place) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                store.add(future.result())
-                done(future.result())
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    failed = []
+    with closing(outcomes(jobs, place, processes, watch.start)) as ended:
+        for outcome in ended:
+            if outcome.record is None:
+                failed.append(outcome.job)
+            else:
+                store.add(outcome.record)
+            watch.end(outcome)
+    return failed
 
 
-def _run_one(job: Job, place: Place) -> Record:
-    torch.set_num_threads(1)  # as many processes as there are cores to use
-    return next(run([job], place))
+def outcomes(jobs: list[Job], place: Place, processes: int, started: Started) -> Generator[Outcome]:
+    """How the jobs ended, in the order in which they did.
+
+    What can be captured runs in this process, several at a time; what the host holds up, in
+    `processes` beside it, if there are more than one; then what wants to be alone.
+    """
+    here, elsewhere, alone = _shared_out(jobs, place, processes)
+    with Workers(elsewhere, place, processes, started) as workers:
+        for outcome in steps(here, place, started):
+            if outcome:
+                yield outcome
+            yield from workers.ended(0)
+        while workers.working:
+            yield from workers.ended()
+    yield from filter(None, steps(alone, place, started))
 
 
-def run(jobs: list[Job], place: Place) -> Iterator[Record]:
-    """Records of the jobs, in the order in which they end."""
-    in_order = sorted(jobs, key=lambda job: (job.graph, job.config.encoding, job.alone))
-    for (graph, encoding), of_graph in groupby(
-        in_order, key=lambda job: (job.graph, job.config.encoding)
-    ):
-        data = _prepared(graph, encoding, place)
-        placed = copy(data).to(str(place.device))  # once: the runs share it
-        for alone, group in groupby(of_graph, key=lambda job: job.alone):
-            start = partial(_JobRun, data=data, placed=placed, place=place)
-            waiting = (start(job) for job in group)
-            at_a_time = 1 if alone or place.device.type == "cpu" else place.together
-            yield from _records(waiting, at_a_time)
-
-
-@lru_cache(maxsize=1)  # a process that is given job after job prepares a graph once
-def _prepared(graph: str, encoding: int, place: Place) -> Data:
-    """The graph on the CPU, before any split."""
-    return prepare(Config(graph, encoding=encoding), place.data_dir, place.mirror)
-
-
-def _records(waiting: Iterator[_JobRun], at_a_time: int) -> Iterator[Record]:
-    for current, _ in train_together(waiting, at_a_time, []):
-        if not current.epochs_left:
-            yield current.record_of_it()
-
-
-class _JobRun(Run):
-    """The run of a job."""
-
-    def __init__(self, job: Job, data: Data, placed: Data, place: Place) -> None:
-        self.job, self.device = job, place.device
-        if self.device.type == "cuda" and job.alone:
-            torch.cuda.synchronize(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
-        started = time.monotonic()
-        split = _split(job, data, placed, place)
-        self.held = self._allocated()
-        graph = Graph(split.edge_index, split.num_nodes, transition=job.config.transition)
-        model, config = build(job, split.x.size(1), int(split.y.max()) + 1, graph)
-        model = model.to(place.device)
-        decay = config.weight_decay
-        if isinstance(model, STAGNN):
-            groups = model.parameter_groups(decay)
+def _shared_out(
+    jobs: list[Job], place: Place, processes: int
+) -> tuple[list[Job], list[Job], list[Job]]:
+    """Jobs for this process, for others, and for this one when nothing else runs."""
+    on_gpu = place.device.type == "cuda"
+    here, elsewhere, alone = list[Job](), list[Job](), list[Job]()
+    for job in jobs:
+        captured = on_gpu and place.capture and capturable(job)
+        if on_gpu and job.alone:
+            alone.append(job)
+        elif processes > 1 and not captured:
+            elsewhere.append(job)
         else:
-            groups = parameter_groups(model, decay)
-        capture = place.capture and capturable(job)
-        trainer = Trainer(model, split, graph, config, groups, capture)
-        name = f"{job.model} {job.variant} on {job.graph}, seed {job.seed}"
-        super().__init__(name, trainer, config.epochs, config.patience)
-        self.config, self.started = config, started
-
-    def record_of_it(self) -> Record:
-        """What is kept of the run: everything that a table or figure may need."""
-        assert self.best is not None
-        best, job = self.best, self.job
-        about = environment(self.device)
-        alpha, gates = _hop_weights(self.trainer.model, self.trainer.best_weights)
-        return {
-            "experiment": job.experiment,
-            "graph": job.graph,
-            "model": job.model,
-            "variant": job.variant,
-            "at": job.at,
-            "kind": job.kind,
-            "seed": job.seed,
-            "split": self.config.split,
-            "metric": self.config.metric,
-            "train": best.train,
-            "val": best.val,
-            "test": best.test,
-            "best_epoch": best.epoch,
-            "epochs": self.epoch,
-            "seconds": round(self.elapsed(), 3),
-            "device": about["device"],
-            "commit": about["commit"],
-            "peak_bytes": self._peak(),
-            "hop_weights": alpha,
-            "gates": gates,
-            "config": self.config.to_dict(),
-            "settings": job.settings,
-        }
-
-    def _allocated(self) -> int:
-        on_gpu = self.device.type == "cuda"
-        return torch.cuda.memory_allocated(self.device) if on_gpu else 0
-
-    def _peak(self) -> int | None:
-        """Most memory beyond the data; known where the run had the GPU to itself."""
-        if self.device.type != "cuda" or not self.job.alone:
-            return None
-        return torch.cuda.max_memory_allocated(self.device) - self.held
-
-
-def capturable(job: Job) -> bool:
-    """Whether epochs of a job can be replayed as a CUDA graph."""
-    if job.model in (OURS, EDGEWISE):
-        return can_capture(job.config)
-    return baseline(job.model.lower()).capturable
-
-
-def build(job: Job, in_channels: int, classes: int, graph: Graph) -> tuple[nn.Module, Config]:
-    """The model of a job, made for its graph, and its configuration."""
-    torch.manual_seed(job.seed)
-    if job.model in (OURS, EDGEWISE):
-        sizes = {"in_channels": in_channels, "out_channels": classes}
-        settings: dict[str, Any] = {**sizes, **job.config.model_settings()}
-        if job.model == EDGEWISE:
-            return STAGNNBy(EdgewiseAttention(graph), **settings), job.config
-        return STAGNN(**settings), job.config
-    other = baseline(job.model.lower())
-    chosen = other.at_depth(job.settings["depth"]) if "depth" in job.settings else other.settings
-    training = {name: chosen[name] for name in ("lr", "weight_decay")}
-    return other.build(in_channels, classes, chosen), job.config.replace(**training)
-
-
-def _split(job: Job, data: Data, placed: Data, place: Place) -> Data:
-    """The data on the job's split and device: shared, or corrupted if it asks for that."""
-    if job.kind is not None and job.at:
-        placed = corrupt(data, job.kind, job.at, job.seed)
-    where = {"data_dir": place.data_dir, "mirror": place.mirror}
-    split = datasets.apply_split(placed, job.config.split, seed=job.seed, **where)
-    return split.to(str(place.device))
-
-
-def _hop_weights(
-    model: nn.Module, weights: dict[str, torch.Tensor]
-) -> tuple[list[float] | None, list[list[float]] | None]:
-    """The learned alpha [K + 1] and gates [K + 1, H] of STAGNN at its best epoch."""
-    if not isinstance(model, STAGNN) or model.conv.global_attention == "only":
-        return None, None
-    model.load_state_dict(weights)
-    with torch.no_grad():
-        alpha, gates = model.conv.aggregation.hop_weights(), model.conv.gate()
-    return None if alpha is None else alpha[:, 0].tolist(), gates.tolist()
+            here.append(job)
+    return here, elsewhere, alone

@@ -32,7 +32,10 @@ class Record:
         variant: what is different from the model's recipe, in words; "" if nothing.
         at: K in "deep", the share of what was changed in "robustness".
         kind: in "robustness", what was changed.
-        metric: "accuracy" or "roc_auc"; `train`, `val` and `test` are its values, from 0 to 1.
+        metric: "accuracy" or "roc_auc"; `train`, `val` and `test` are its values at the best epoch,
+            from 0 to 1.
+        diverged: the epoch at which loss or outputs were not finite any more. If that was the first
+            one, there are neither scores nor a best epoch.
         hop_weights: alpha_0 ... alpha_K.
         gates: the gate of each head at hops 0 ... K: [K + 1][H].
     """
@@ -44,15 +47,16 @@ class Record:
     seed: int
     split: str
     metric: str
-    train: float
-    val: float
-    test: float
-    best_epoch: int
+    train: float | None
+    val: float | None
+    test: float | None
+    best_epoch: int | None
     epochs: int
     seconds: float
     device: str
     at: float | None = None
     kind: str | None = None
+    diverged: int | None = None
     commit: str | None = None
     peak_bytes: int | None = None
     hop_weights: Sequence[float] | None = None
@@ -63,7 +67,7 @@ class Record:
     def __post_init__(self) -> None:
         for name in ("train", "val", "test"):
             score = getattr(self, name)
-            if not 0 <= score <= 1:
+            if score is not None and not 0 <= score <= 1:
                 raise ValueError(
                     f"{name} must be a score from 0 to 1, got {score} in {self.describe()}"
                 )
@@ -75,7 +79,8 @@ class Record:
         Raises:
             ValueError: fields are missing; the message names them and the run.
         """
-        missing = [name for name in _NEEDED if line.get(name) is None]
+        may_lack = _SCORED if line.get("diverged") else ()
+        missing = [n for n in _NEEDED if line.get(n) is None and n not in may_lack]
         if missing:
             known = ", ".join(f"{name}={line[name]}" for name in _NEEDED[:5] if name in line)
             raise ValueError(
@@ -101,9 +106,10 @@ class Record:
 _NEEDED = tuple(
     name
     for name in Record.__dataclass_fields__
-    if name not in ("at", "kind", "commit", "peak_bytes", "hop_weights", "gates")
+    if name not in ("at", "kind", "diverged", "commit", "peak_bytes", "hop_weights", "gates")
     and name not in ("config", "settings")
 )
+_SCORED = ("train", "val", "test", "best_epoch")
 
 
 # ---------------------------------------------------------------------------------- grouping them
@@ -165,8 +171,10 @@ class Summary:
     runs: int
 
 
-def summarise(records: Sequence[Record]) -> Summary:
-    """The test scores of at least one run, all on the same kind of split and in one metric.
+def summarise(records: Sequence[Record]) -> Summary | None:
+    """The test scores of some runs, all on the same kind of split and in one metric.
+
+    A run that diverged before it had a score is in no mean; None if no other is left.
 
     Raises:
         ValueError: splits or metrics are mixed: such numbers do not belong in one mean.
@@ -178,7 +186,8 @@ def summarise(records: Sequence[Record]) -> Summary:
                 f"one mean over different {name}s ({', '.join(kinds)}) says nothing: "
                 f"{records[0].describe()} and others; pass the records of one {name}"
             )
-    return summary_of([record.test for record in records])
+    scores = [record.test for record in records if record.test is not None]
+    return summary_of(scores) if scores else None
 
 
 def summary_of(values: Sequence[float]) -> Summary:
@@ -203,11 +212,8 @@ class Paired:
 def paired_difference(ours: Iterable[Record], other: Iterable[Record]) -> Paired | None:
     """Ours minus the other, run by run with the same split and seed; None without such a pair."""
     theirs = {(record.split, record.seed): record.test for record in other}
-    differences = [
-        record.test - theirs[record.split, record.seed]
-        for record in ours
-        if (record.split, record.seed) in theirs
-    ]
+    pairs = ((record.test, theirs.get((record.split, record.seed))) for record in ours)
+    differences = [our - their for our, their in pairs if our is not None and their is not None]
     if not differences:
         return None
     found = summary_of(differences)
@@ -229,6 +235,16 @@ def run_count(found: int, planned: int | None) -> str:
     if planned is None or found > planned:
         return f"{found} run{'s' if found > 1 else ''}"
     return f"{found} of {planned} runs"
+
+
+def divergence(records: Sequence[Record]) -> str:
+    """How many of some runs diverged, in words; "" if none did."""
+    diverged = [record for record in records if record.diverged]
+    if not diverged:
+        return ""
+    words = f"{len(diverged)} of {len(records)} runs diverged"
+    scoreless = sum(record.test is None for record in diverged)
+    return words + (f", {scoreless} without a score" if scoreless else "")
 
 
 def provenance(records: Sequence[Record]) -> str:

@@ -18,6 +18,7 @@ from .published import GRAPHS_A, GRAPHS_B, Published, Score
 from .records import (
     OURS,
     Record,
+    divergence,
     graphs_in_order,
     grouped,
     models_in_order,
@@ -55,6 +56,14 @@ GATES = {
 """Variants of Table 3 and how they are shown, in the paper's order."""
 AGGREGATIONS = ("gpr", "sum", "concat", "attention")
 SCORES = "Mean (sample standard deviation) over runs, in percent; ROC-AUC where marked AUC."
+FEWER = (
+    "Where a row has fewer runs than the paper (our baselines have 5), they are on the first "
+    "splits; differences on common splits stand in the table of pairs."
+)
+DIVERGED = (
+    "Diverged: loss or outputs were not finite any more. The best epoch before that counts; a run "
+    "without one is in no mean and in no pair."
+)
 BOLD = "Bold: the highest mean of a graph, among ours and among the published rows separately."
 
 
@@ -141,7 +150,7 @@ def paired(records: Iterable[Record], runs: int | None = None) -> Table:
         notes=(
             "Differences of test scores in percentage points; positive: STAGNN is higher.",
             "With few pairs, two standard errors are a rough yardstick.",
-            provenance(own),
+            *_where_from(own),
         ),
         rules=tuple(rules[1:]),
     )
@@ -242,7 +251,7 @@ def deep(records: Iterable[Record], runs: int | None = None) -> Table:
             "Peak: the highest of the runs, 1 MB = 10^6 bytes.",
             "The paper shows STAGNN in a figure without numbers: Cora highest at K=10, Actor even "
             "up to K=100.",
-            provenance(own),
+            *_where_from(own),
         ),
         rules=tuple(rules[1:]),
     )
@@ -279,7 +288,7 @@ def robustness(records: Iterable[Record], runs: int | None = None) -> Table:
         notes=(
             SCORES + " Bold: the highest mean for a graph, a change and a share.",
             "Not in the paper. A dash: no model was run with that share.",
-            provenance(own),
+            *_where_from(own),
         ),
         rules=tuple(rules[1:]),
     )
@@ -372,6 +381,7 @@ def _beside_published(
             SCORES + " " + BOLD,
             *(f"{source.word[0].upper()}{source.word[1:]}: {source.source}." for source in sources),
             *_published_notes(sources, labels, measured),
+            *([FEWER] if any(_short(found, runs) for found in measured.values()) else []),
             *_where_from([record for found in measured.values() for record in found]),
             *_absence_notes(set(graphs) - seen),
         ),
@@ -414,12 +424,20 @@ def _published_notes(
 
 
 def _where_from(records: Sequence[Record]) -> list[str]:
-    """Provenance, and which rows were not run for this table."""
+    """Provenance, which runs diverged, and which rows were not run for this table."""
     notes = [provenance(records)]
+    if diverged := divergence(records):
+        notes.append(f"{diverged}. {DIVERGED}")
     shared = sorted({record.label for record in records if record.experiment == "table1"})
     if len({record.experiment for record in records}) > 1 and shared:
         notes.append(f"Runs of Table 1 stand in for: {', '.join(shared)}.")
     return notes
+
+
+def _short(found: Sequence[Record], runs: int | None) -> bool:
+    """Whether there are fewer runs than planned on a graph that was run on."""
+    planned = {graph: planned_runs(graph, runs) for graph in {record.graph for record in found}}
+    return any(len(_on(found, graph)) < (count or 0) for graph, count in planned.items())
 
 
 def _absence_notes(graphs: Iterable[str]) -> list[str]:
@@ -433,16 +451,19 @@ def _absence_notes(graphs: Iterable[str]) -> list[str]:
 
 
 def _cell(found: Sequence[Record], graph: str, runs: int | None) -> Cell:
-    """Mean and deviation of some runs on a graph; how many, if other than planned."""
+    """Mean and deviation of some runs on a graph; how many, if other than planned or diverged."""
     if not found:
         return Cell("no runs")
+    count = run_count(len(found), planned_runs(graph, runs))
+    remarks = "".join(f", {remark}" for remark in (count, divergence(found)) if remark)
     summary = summarise(found)
+    if summary is None:
+        return Cell("-" + remarks)
     text = f"{100 * summary.mean:.2f}"
     if summary.std is not None:
         text += f" ({100 * summary.std:.2f})"
-    count = run_count(summary.runs, planned_runs(graph, runs))
     return Cell(
-        text + (f", {count}" if count else ""),
+        text + remarks,
         mean=100 * summary.mean,
         std=None if summary.std is None else 100 * summary.std,
         runs=summary.runs,

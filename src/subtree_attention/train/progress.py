@@ -153,8 +153,7 @@ class Bars(_Clock):
     def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
         self.note(index, now, best)
         left = self.seconds_left()
-        minutes, seconds = divmod(round(left or 0), 60)
-        note = _scores(now, best) + ("" if left is None else f"  {minutes}:{seconds:02d} left")
+        note = _scores(now, best) + ("" if left is None else f"  {clock(left)} left")
         # The bar ends where patience would: it grows when the validation score improves.
         completed, total = map(sum, zip(*self.active.values(), strict=True))
         self.display.update(self.epochs, completed=completed, total=total, note=note)
@@ -179,6 +178,13 @@ def live_bars(console: Any) -> Any:
         console=console,
         transient=True,
     )
+
+
+def clock(seconds: float) -> str:
+    """1:05 or 2:03:07."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _scores(now: Epoch, best: Epoch | None) -> str:

@@ -23,10 +23,6 @@ READ_SECONDS = 0.1
 """How often the notes of a GPU are read: what a person sees is at most that old."""
 
 
-class Diverged(RuntimeError):
-    """The loss or the outputs of a run are not finite any more."""
-
-
 @dataclass(frozen=True)
 class Epoch:
     """One line of metrics.jsonl. Scores lie between 0 and 1."""
@@ -36,6 +32,17 @@ class Epoch:
     train: float
     val: float
     test: float
+
+
+class Diverged(RuntimeError):
+    """The loss or the outputs of a run are not finite any more, from `epoch` on."""
+
+    def __init__(self, run: str, epoch: Epoch) -> None:
+        super().__init__(
+            f"the model is not finite any more (loss {epoch.loss}) after epoch "
+            f"{epoch.epoch} of {run}: try a smaller lr"
+        )
+        self.epoch = epoch.epoch
 
 
 @dataclass(frozen=True)
@@ -89,16 +96,17 @@ class Run:
         per_epoch = self.elapsed() / max(self.epoch, 1)
         return min(self.epochs_left, NOTES, max(1, int(READ_SECONDS / per_epoch)))
 
+    def advance(self) -> None:
+        """Queue an epoch."""
+        self.trainer.advance(1)
+
     def record(self) -> list[Epoch]:
         """Take over what the trainer has noted; the first of equally good epochs is the best."""
         rows = self.trainer.read(since=self.epoch)
         new = [Epoch(number, *row) for number, row in enumerate(rows, start=self.epoch + 1)]
         for epoch in new:
             if not math.isfinite(epoch.loss + epoch.val):
-                raise Diverged(
-                    f"the model is not finite any more (loss {epoch.loss}) after epoch "
-                    f"{epoch.epoch} of {self.name}: try a smaller lr"
-                )
+                raise Diverged(self.name, epoch)
             if self.best is None or epoch.val > self.best.val:
                 self.best = epoch  # before it is history: an interrupt must not come between
             self.history.append(epoch)
@@ -131,6 +139,7 @@ def train_together(
             yield run, run.record()
             if not run.epochs_left:
                 active.remove(run)
+        del run  # what has ended gives its memory back before the next is made
 
 
 def _advance(runs: Sequence[Run]) -> None:
@@ -139,7 +148,7 @@ def _advance(runs: Sequence[Run]) -> None:
     for number in range(max(counts)):
         for run, count in zip(runs, counts, strict=True):
             if number < count:
-                run.trainer.advance(1)
+                run.advance()
 
 
 class SavedRun(Run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..train.progress import live_bars
+from ..train.progress import clock, live_bars
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,3 @@ class TrialBars(Quiet):
 
     def _print(self, line: str) -> None:
         self.display.console.print(line, soft_wrap=True, markup=False)
-
-
-def clock(seconds: float) -> str:
-    """1:05 or 2:03:07."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
