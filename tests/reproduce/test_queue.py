@@ -1,5 +1,6 @@
 """Jobs and how they are worked off, on the embedded graph."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,24 @@ def test_unknown_words_are_refused_with_what_there_is() -> None:
         command.jobs_of("hops", graphs=["physics"])
     with pytest.raises(ValueError, match="GCN"):
         command.jobs_of("table1", models=["GNC"])
+
+
+def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: RunLines) -> None:
+    store = Store(tmp_path)
+    watch.begin(1)
+    queue.work_off([job(0)], PLACE, store, watch)
+    again = replace(job(0), experiment="table3", variant="gate softmax")
+    (record,) = queue.taken_over([again], store)
+    (made,) = store.read("table1")
+    assert (record["test"], record["made_for"]) == (made["test"], "table1")
+    store.add(record)
+    assert queue.missing([again], store) == []
+    others = [
+        replace(again, seed=1),
+        replace(again, config=CONFIG.replace(gate="none")),
+        replace(again, model="GCN"),
+        replace(again, kind="edges added", at=0.5),
+        replace(again, alone=True),
+    ]
+    assert queue.taken_over(others, store) == []
+    assert len(queue.taken_over([replace(again, kind="edges added", at=0.0)], store)) == 1

@@ -12,7 +12,7 @@ from ..train.folder import write_json
 from . import theorem
 from .experiments import EXPERIMENTS, Job
 from .progress import RunLines, Watch
-from .queue import missing, work_off
+from .queue import missing, taken_over, work_off
 from .records import OURS
 from .render import PARTS, Say, render
 from .store import Store
@@ -109,6 +109,9 @@ def reproduce(
     if what in ("theorem", "all"):
         _theorem(place, store, graphs, again, say)
     jobs = available(jobs_of(what, graphs, models, runs, **changes), place, say)
+    if not again:
+        for record in taken_over(missing(jobs, store), store):
+            store.add(record)
     todo = jobs if again else missing(jobs, store)
     if jobs:
         say(f"{what}: {len(todo)} runs to do, {len(jobs) - len(todo)} are there")

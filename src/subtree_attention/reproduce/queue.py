@@ -1,6 +1,7 @@
 """One queue for all runs: which are missing, where each of them runs, and what becomes of it.
 
-A run that is in the store already is not run again, so work that was interrupted goes on.
+A run that is in the store already, for this or another experiment, is not run again; so work that
+was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 import torch
 
-from .experiments import Job
+from .experiments import EXPERIMENTS, Job
 from .progress import Watch
-from .store import Store
-from .training import Outcome, Place, Started, capturable, steps
+from .store import Record, Store
+from .training import Outcome, Place, Started, capturable, config_of, steps
 from .workers import Workers
 
 MOST_PROCESSES = 8
@@ -36,6 +37,34 @@ def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
         if place not in done:
             done[place] = store.done(*place)
     return [job for job in jobs if job.key not in done[job.experiment, job.graph]]
+
+
+def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
+    """Records for jobs whose very run was made for another experiment; `made_for` names that."""
+    made: dict[str, list[Record]] = {}
+    records = []
+    for job in jobs:
+        if job.graph not in made:
+            made[job.graph] = [r for name in EXPERIMENTS for r in store.read_graph(name, job.graph)]
+        for record in made[job.graph]:
+            if record["experiment"] != job.experiment and _is_run_of(job, record):
+                about = {"experiment": job.experiment, "made_for": record["experiment"]}
+                about |= {"variant": job.variant, "at": job.at, "kind": job.kind}
+                records.append({**record, **about})
+                break
+    return records
+
+
+def _is_run_of(job: Job, record: Record) -> bool:
+    """Whether a record is what the job would give: nothing but the names may differ."""
+    corrupted = (job.kind is not None and job.at) or (record["kind"] is not None and record["at"])
+    same = (record["model"], record["seed"], record["settings"]) == (
+        job.model,
+        job.seed,
+        job.settings,
+    )
+    # Memory is measured alone, so such a job is run for itself.
+    return same and not corrupted and not job.alone and record["config"] == config_of(job).to_dict()
 
 
 def work_off(

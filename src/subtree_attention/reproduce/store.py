@@ -31,11 +31,14 @@ class Store:
 
     def read(self, experiment: str) -> list[Record]:
         """All records of an experiment; of several for one run, the latest."""
-        found = {}
-        for path in sorted((self.folder / experiment).glob("*.jsonl")):
-            for record in _lines(path):
-                found[(path.stem, *key(record))] = record
-        return list(found.values())
+        graphs = sorted(path.stem for path in (self.folder / experiment).glob("*.jsonl"))
+        return [record for graph in graphs for record in self.read_graph(experiment, graph)]
+
+    def read_graph(self, experiment: str, graph: str) -> list[Record]:
+        """As `read`, those of one graph."""
+        return list(
+            {key(record): record for record in _lines(self.path(experiment, graph))}.values()
+        )
 
     def done(self, experiment: str, graph: str) -> set[Key]:
         """The runs that are there."""

@@ -10,7 +10,7 @@ import gc
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -251,10 +251,21 @@ def build(job: Job, in_channels: int, classes: int, graph: Graph) -> tuple[nn.Mo
         if job.model == EDGEWISE:
             return STAGNNBy(EdgewiseAttention(graph), **settings), job.config
         return STAGNN(**settings), job.config
+    built = baseline(job.model.lower()).build(in_channels, classes, _baseline_settings(job))
+    return built, config_of(job)
+
+
+def config_of(job: Job) -> Config:
+    """The configuration that a job trains by: a baseline brings its own learning rate and decay."""
+    if job.model in (OURS, EDGEWISE):
+        return job.config
+    chosen = _baseline_settings(job)
+    return job.config.replace(**{name: chosen[name] for name in ("lr", "weight_decay")})
+
+
+def _baseline_settings(job: Job) -> Mapping[str, Any]:
     other = baseline(job.model.lower())
-    chosen = other.at_depth(job.settings["depth"]) if "depth" in job.settings else other.settings
-    training = {name: chosen[name] for name in ("lr", "weight_decay")}
-    return other.build(in_channels, classes, chosen), job.config.replace(**training)
+    return other.at_depth(job.settings["depth"]) if "depth" in job.settings else other.settings
 
 
 def _split(job: Job, data: Data, placed: Data, place: Place) -> Data:
