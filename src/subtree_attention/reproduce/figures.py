@@ -27,6 +27,7 @@ from .records import (
     select,
     summarise,
     title,
+    typical_peak,
 )
 from .tables import hop_aggregations, with_untouched
 
@@ -410,7 +411,7 @@ def _score_lines(panel: Axes, here: Sequence[Record]) -> None:
 
 
 def _memory_lines(panel: Axes, here: Sequence[Record]) -> None:
-    """The highest peak of the runs over K, on two logarithmic axes."""
+    """The typical peak of the runs over K, on two logarithmic axes."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     known = [record for record in here if record.peak_bytes]
@@ -419,7 +420,7 @@ def _memory_lines(panel: Axes, here: Sequence[Record]) -> None:
             (record for record in known if record.label == label), lambda record: record.at or 0.0
         )
         places = sorted(by_place)
-        peaks = [max(record.peak_bytes or 0 for record in by_place[p]) / 1e6 for p in places]
+        peaks = [(typical_peak(by_place[place]) or 0) / 1e6 for place in places]
         _line(panel, places, peaks, label)
     if known:
         panel.set_yscale("log")

@@ -256,3 +256,10 @@ def provenance(records: Sequence[Record]) -> str:
         f"Ours: {len(records)} {runs}; device: {', '.join(devices) or 'none'}; "
         f"commit: {', '.join(commits) or 'none'}."
     )
+
+
+def typical_peak(runs: Iterable[Record]) -> float | None:
+    """The median of the runs' peaks in bytes, if any was measured: the first run on a GPU also pays
+    for the workspaces of libraries."""
+    peaks = [record.peak_bytes for record in runs if record.peak_bytes is not None]
+    return statistics.median(peaks) if peaks else None

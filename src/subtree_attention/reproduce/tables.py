@@ -29,6 +29,7 @@ from .records import (
     select,
     summarise,
     title,
+    typical_peak,
 )
 
 __all__ = [
@@ -248,7 +249,7 @@ def deep(records: Iterable[Record], runs: int | None = None) -> Table:
         notes=(
             SCORES + " Bold: the K at which a model's mean is highest.",
             "K: hops of STAGNN, layers or propagation steps of the others. "
-            "Peak: the highest of the runs, 1 MB = 10^6 bytes.",
+            "Peak: the median of the runs, 1 MB = 10^6 bytes.",
             "The paper shows STAGNN in a figure without numbers: Cora highest at K=10, Actor even "
             "up to K=100.",
             *_where_from(own),
@@ -471,8 +472,8 @@ def _cell(found: Sequence[Record], graph: str, runs: int | None) -> Cell:
 
 
 def _peak(found: Sequence[Record]) -> Cell:
-    peaks = [record.peak_bytes for record in found if record.peak_bytes is not None]
-    return Cell(f"{max(peaks) / 1e6:,.1f}" if peaks else "-")
+    peak = typical_peak(found)
+    return Cell("-" if peak is None else f"{peak / 1e6:,.1f}")
 
 
 def _best_bold(cells: Sequence[Cell]) -> list[Cell]:
