@@ -85,9 +85,11 @@ class TestNumbers:
         assert shown["standard error"].text == "-"
         assert shown["within two standard errors"].text == "one pair says nothing"
 
-    def test_peak_memory_is_the_highest_of_the_runs(self):
+    def test_peak_memory_is_the_median_of_the_runs(self):
         deep = {"experiment": "deep", "at": 10, "variant": "K=10"}
-        records = [record(peak_bytes=peak, seed=peak, **deep) for peak in (1_500_000, 2_500_000)]
+        records = [
+            record(peak_bytes=peak, seed=peak, **deep) for peak in (9_000_000, 2_500_000, 2_400_000)
+        ]
         shown = row(tables.deep(records), "Cora", "STAGNN", "peak MB")
         assert shown["K=10"].text == "2.5"
 

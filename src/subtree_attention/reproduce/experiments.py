@@ -101,8 +101,8 @@ def _table2(graph: str, runs: int | None) -> Iterator[Job]:
     config = recipe(graph)
     alone = config.replace(global_attention="only")
     yield from _runs("table2", alone, runs, variant="GA only", at=0)
-    # The paper's equation for GA alone has no hop 0, its text ("enhanced by 0, 1, 2, or 3 hops") and
-    # its scores suggest one: both are run.
+    # The equation for GA alone has no hop 0; the text ("enhanced by 0, 1, 2, or 3 hops") and the
+    # scores suggest one. So both are run.
     for hops in (0, 1, 2, 3):
         beside = config.replace(global_attention="beside", hops=hops)
         name = f"{hops} hop{'s' * (hops != 1)} + GA"
