@@ -7,6 +7,7 @@ from . import data as datasets
 from .graph import Graph
 from .nn import STAGNN, STAConv, global_attention
 from .ops import attention, subtree_attention
+from .tables import from_networkx, from_npz, from_pyg, from_tables
 from .train import Config, fit, load, load_data, recipe
 
 __all__ = [
@@ -19,6 +20,10 @@ __all__ = [
     "datasets",
     "feature_maps",
     "fit",
+    "from_networkx",
+    "from_npz",
+    "from_pyg",
+    "from_tables",
     "global_attention",
     "load",
     "load_data",
