@@ -24,7 +24,7 @@ from .ops.backends import BACKENDS
 from .train import folder as store
 from .train.config import Config
 from .train.evaluate import evaluate_folder
-from .train.loop import Interrupted, Result, choose_device, fit
+from .train.loop import Interrupted, Result, check_folder, choose_device, fit
 from .train.progress import Bars, Lines, Progress
 from .train.recipes import recipe
 
@@ -203,17 +203,19 @@ def train(
 
     [bold]Your own tables[/bold], one of nodes and one of edges:
 
-    nodes.csv:   id,age,city,label       edges.csv:   source,target
+    nodes.csv     id,age,city,label     edges.csv     source,target
 
-    ...........  ann,31,Rome,yes         ...........  ann,bob
+    ........      ann,31,Rome,yes       ........      ann,bob
 
-    ...........  bob,,Oslo,no            ...........  bob,cem
+    ........      bob,,Oslo,no          ........      bob,cem
 
-    ...........  cem,45,Rome,            ...........  cem,ann
+    ........      cem,45,Rome,          ........      cem,ann
 
     sta train --nodes nodes.csv --edges edges.csv --target label --out runs/mine
 
-    sta predict runs/mine --out predictions.csv        cem has no label: it is predicted
+    sta train --nodes nodes.csv --edges edges.csv --target label --tune 20m
+
+    sta predict runs/mine --out predictions.csv        also cem, who has no label
     """
     options = locals()  # first thing, so these are the options as given
     changes = {name: options[name] for name in SETTINGS & options.keys() if name != "graph"}
@@ -691,6 +693,7 @@ def _tuned(config: Config, data: Data, out: Path, budget: str, **how: Any) -> Co
     from .tune import report
     from .tune.loop import Stopped, parse_budget
 
+    check_folder(config, out, resume=False)  # before the time of the search is spent
     folder = out.with_name(f"{out.name}-tune")
     try:
         with _trials() as display:

@@ -52,7 +52,8 @@ class Number:
         mean, std = float(values.mean()), float(values.std(ddof=0))  # type: ignore[arg-type]
         if not math.isfinite(mean + std):
             raise TableError(f"{table.name}: the numbers in column '{name}' are too large")
-        return cls(name, mean, std or 1.0, values.null_count() > 0)
+        same = std <= 1e-12 * abs(mean)  # but for rounding
+        return cls(name, mean, 1.0 if same else std, values.null_count() > 0)
 
     @property
     def width(self) -> int:

@@ -84,11 +84,11 @@ def read_table(source: Any, what: str) -> Table:
         source: the table.
         what: "nodes" or "edges", to name it where it has no path.
     """
-    if isinstance(source, str | Path):
-        return _read_file(Path(source))
     name = f"the table of {what}"
     if isinstance(source, pl.DataFrame):
         return _not_empty(Table(name, source))
+    if isinstance(source, str | Path):
+        return _read_file(Path(source))
     if isinstance(source, dict):
         columns = [series(str(key), values) for key, values in source.items()]
         return _not_empty(Table(name, pl.DataFrame(columns)))
@@ -233,7 +233,7 @@ def _explain(path: Path, width: int) -> None:
                     "columns; put a value that holds the delimiter into double quotes"
                 )
     except csv.Error as error:
-        raise TableError(f"{path}, near line {last}: {error} (check the double quotes)") from None
+        raise TableError(f"{path}, after line {last}: {error} (check the double quotes)") from None
 
 
 def _check_utf8(path: Path, lines: Iterable[bytes]) -> None:

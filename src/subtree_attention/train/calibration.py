@@ -15,6 +15,8 @@ from scipy.special import log_softmax
 BINS = 15
 TEMPERATURES = (0.05, 20.0)
 """Between them it is searched."""
+PRIOR = 0.5
+"""Deviation of the logarithm of a temperature, before any node is seen."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +57,18 @@ def calibrate(
 
 
 def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
-    """The temperature at which logits [n, C] explain the labels [n] best.
+    """The temperature at which logits [n, C] explain labels [n] best, and never worse than at 1.
 
-    As if every class had been seen once more (Platt, 1999): a few nodes, all of them right, would
-    otherwise ask for probabilities of 1.
+    A temperature far from 1 has to be earned by many nodes: its logarithm is normal a priori. A few
+    nodes, all of them right, would otherwise ask for probabilities of 1.
     """
-    count, classes = logits.shape
-    target = np.full((count, classes), 1 / (count + classes))
-    target[np.arange(count), labels] = (count + 1) / (count + classes)
 
     def loss(log: float) -> float:
-        return float(-(target * log_softmax(logits / np.exp(log), axis=1)).sum())
+        surprise = len(labels) * negative_log_likelihood(logits / np.exp(log), labels)
+        return surprise + 0.5 * (log / PRIOR) ** 2
 
     found = minimize_scalar(loss, bounds=np.log(TEMPERATURES), method="bounded")
-    return float(np.exp(found.x))
+    return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
 
 
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -110,7 +110,7 @@ def fit(
     """
     place = choose_device(device)
     progress = progress or Silent()
-    given = _check_folder(config, out, resume)  # before the work of loading
+    given = check_folder(config, out, resume)  # before the work of loading
     own = data if data is not None and bundle.is_own(data) else None
     if data is None:
         data = prepare(config, data_dir, mirror, given)
@@ -129,7 +129,7 @@ def fit(
     at_a_time = _check.integer("together", TOGETHER if together is None else together, 1)
     at_a_time = at_a_time if capture and place.type == "cuda" else 1
     with store.claimed(out):
-        _check_folder(config, out, resume)  # again: somebody may have been faster
+        check_folder(config, out, resume)  # again: somebody may have been faster
         progress.begin(out)
         if choose("auto", place, torch.float32) == "numba" and not cpu.compiled():
             progress.say("compiling the CPU kernels: once on this machine, about half a minute")
@@ -276,7 +276,7 @@ def choose_device(device: str) -> torch.device:
     return chosen
 
 
-def _check_folder(config: Config, out: str | Path | None, resume: bool) -> Path | None:
+def check_folder(config: Config, out: str | Path | None, resume: bool) -> Path | None:
     """The folder to write to, if it may be written to; None if a new one is to be made."""
     if out is None:
         if not resume:

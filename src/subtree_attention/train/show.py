@@ -52,9 +52,16 @@ def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None
     if picture is None:
         line = 'no picture: it needs matplotlib, pip install "subtree-attention[plot]"'
     else:
-        write_bytes(folder / "confusion.png", picture)
-        line = f"drawn in {folder / 'confusion.png'}"
+        line = _draw(folder / "confusion.png", picture)
     console.print(line, soft_wrap=True, markup=False)
+
+
+def _draw(path: Path, picture: bytes) -> str:
+    try:
+        write_bytes(path, picture)
+    except OSError as error:  # a folder that is only read; the scores are printed already
+        return f"no picture: {error}"
+    return f"drawn in {path}"
 
 
 def show_calibration(calibration: Calibration, console: Console) -> None:

@@ -68,6 +68,7 @@ class Task:
         seed: of the proposals and of the first split.
         changes: settings other than the recipe's that all trials share.
         base: the settings of a graph of one's own, in place of a recipe.
+        data: what tells that graph from another.
     """
 
     graph: str
@@ -77,6 +78,7 @@ class Task:
     seed: int = 0
     changes: dict[str, Any] = field(default_factory=dict)
     base: dict[str, Any] | None = None
+    data: str | None = None
 
     def __post_init__(self) -> None:
         if self.base is None:
