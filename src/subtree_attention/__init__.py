@@ -8,7 +8,7 @@ from .graph import Graph
 from .nn import STAGNN, STAConv, global_attention
 from .ops import attention, subtree_attention
 from .tables import from_networkx, from_npz, from_pyg, from_tables
-from .train import Config, fit, load, load_data, recipe
+from .train import Config, fit, load, load_data, predict, recipe
 
 __all__ = [
     "STAGNN",
@@ -28,6 +28,7 @@ __all__ = [
     "load",
     "load_data",
     "ops",
+    "predict",
     "recipe",
     "subtree_attention",
 ]

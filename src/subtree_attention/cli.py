@@ -673,11 +673,13 @@ def _own_graph(changes: dict[str, Any], **tables: Any) -> tuple[Data, Config]:
     from .tables import from_tables
     from .tables.command import name_of, refuse_fixed
     from .tables.report import show
+    from .tune.loop import parse_budget
 
     for name in ("nodes", "edges", "target"):
         if name not in tables:
             raise ValueError(f"--{name} is missing: your own tables are --nodes, --edges, --target")
-    if tables.pop("tune", None):
+    if budget := tables.pop("tune", None):
+        parse_budget(budget)
         refuse_fixed(changes)
     if "features" in tables:
         tables["features"] = [name for part in tables["features"] for name in part.split(",")]

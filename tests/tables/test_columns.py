@@ -81,6 +81,21 @@ def test_text_is_scikit_learns_tf_idf_and_survives_json() -> None:
     assert (column.width, column.seen) == (4, 7)
 
 
+def test_dates_are_numbers_whatever_their_unit() -> None:
+    days = pl.Series("d", [0, 1, 2]).cast(pl.Date)
+    column = Number.fit(Table("nodes", pl.DataFrame({"d": days})), "d")
+    for unit in ("ms", "us", "ns"):
+        source = Table("nodes", pl.DataFrame({"d": days.cast(pl.Datetime(unit))}))
+        expected = [-(1.5**0.5), 0, 1.5**0.5]
+        assert column.encode(source).block[:, 0] == pytest.approx(expected, abs=1e-6)  # float32
+    spans = pl.DataFrame(
+        {"d": pl.Series([1, 3]).cast(pl.Duration("ms")), "t": pl.Series([0, 10**9])}
+    )
+    spans = spans.with_columns(pl.col("t").cast(pl.Time))
+    columns, _ = fit_columns(Table("nodes", spans), None, set())
+    assert [(column.kind, column.mean) for column in columns] == [("number", 2e3), ("number", 5e5)]
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

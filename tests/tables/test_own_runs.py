@@ -118,6 +118,47 @@ def test_the_bundle_gives_the_graph_back(trained: Path) -> None:
     assert {"graph.safetensors", "ids.json", "columns.json", "config.json"} <= names
 
 
+def test_sparse_features_and_a_split_of_its_own_are_kept(tmp_path: Path) -> None:
+    nodes = people() | {"about": [f"word{i} word{i + 1} word{i + 2}" for i in range(60)]}
+    nodes["part"] = ["train", "val", "test"] * 20
+    options = {"target": "label", "features": ["about:text"], "split_column": "part"}
+    data = sta.from_tables(nodes, friends(), **options)
+    config = sta.recipe(data, epochs=2, hops=1)
+    assert data.x.layout == torch.sparse_csr
+    assert (config.split, config.runs) == ("own", 1)
+    out = sta.fit(config, tmp_path / "out", device="cpu", data=data).folder
+    again = sta.load_data(out)
+    assert torch.equal(again.x.to_dense(), data.x.to_dense())
+    assert again.x.layout == torch.sparse_csr
+    assert torch.equal(again.val_mask, data.val_mask)
+
+
+def test_without_columns_positions_in_the_graph_are_the_features(
+    run_sta: Callable[..., Outcome], here: Path
+) -> None:
+    nodes = people()
+    bare = {"id": nodes["id"], "label": nodes["label"]}
+    (here / "nodes.csv").write_text(csv_text(bare))
+    code, _, err = run_sta("train", *TABLES, *QUICK, "--out", "mine")
+    assert (code, "no column is left as a feature" in err) == (2, True)
+    assert run_sta("train", *TABLES, *QUICK, "--encoding", "4", "--out", "mine")[0] == 0
+    new = ["--nodes", "nodes.csv", "--edges", "edges.csv", "--out", "p.csv", "--device", "cpu"]
+    code, out, err = run_sta("predict", "mine", *new)
+    assert code == 0, err
+    assert "Laplacian eigenvectors, which are others on another graph" in out
+
+
+def test_a_run_is_not_gone_on_with_on_another_graph(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "out")
+    (tmp_path / "out" / "summary.json").unlink()
+    data = sta.from_tables(people(), friends(seed=1), target="label", weight="strength")
+    config = sta.recipe(data, graph="people", runs=2, epochs=8, hops=2, heads=2)
+    with pytest.raises(ValueError, match="was started on another graph"):
+        sta.fit(config, tmp_path / "out", device="cpu", data=data, resume=True)
+    with pytest.raises(ValueError, match="'cora' is a graph of the registry"):
+        sta.fit(config.replace(graph="cora"), tmp_path / "cora", device="cpu", data=data)
+
+
 def test_weights_of_edges_count(trained: Path) -> None:
     model, data = sta.load(trained), sta.load_data(trained)
     config = json.loads((trained / "config.json").read_text())
@@ -176,6 +217,7 @@ def test_tune_then_train(run_sta: Callable[..., Outcome], here: Path) -> None:
         (["--target", "label"], "--nodes is missing"),
         (["--nodes", "nodes.csv", "--edges", "edges.csv"], "--target is missing"),
         (["--tune", "20s"], "--nodes is missing"),
+        ([*TABLES, "--tune", "soon"], "unknown budget 'soon'"),
         ([*TABLES, "--tune", "20s", "--lr", "0.1"], "lr: given, and searched by --tune"),
         ([*TABLES, "--split", "own"], "no split of its own: name its column with --split-column"),
         ([*TABLES, "--split", "fixed"], "unknown split of a graph of one's own 'fixed'"),

@@ -47,9 +47,11 @@ def from_tables(
         target: column of the labels; empty where the label is to be predicted.
         id: column of the ids; by default 'id', else the first.
         source, dest: columns of the ends of an edge; by default by their usual names.
-        weight: column of the weights of the edges, none by default.
+        weight: column of the weights of the edges, none by default. Those of duplicates add up;
+            without weights, duplicates are one edge.
         features: columns to use, as 'age' or with the kind as 'zip:category'; by default all.
-        directed: keep the directions; by default an edge leads both ways.
+        directed: keep the directions; by default an edge leads both ways, and its reverse is a
+            duplicate of it.
         split_column: column that holds train, val, test or nothing.
         unknown_ends: 'error', or 'drop' for edges that end at no node of the table.
 

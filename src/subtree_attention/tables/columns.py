@@ -234,7 +234,7 @@ def as_numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     if values.dtype.is_nested() or values.dtype == pl.Binary:
         return values.clear(len(values)).cast(pl.Float64), values.is_not_null()
     if values.dtype.is_temporal():
-        values = values.cast(pl.Datetime("us")).cast(pl.Int64)
+        values = _microseconds(values)
     elif values.dtype == pl.String:
         values = values.set(values.str.to_lowercase().is_in(MISSING), None)
     elif values.dtype.is_float():
@@ -242,6 +242,15 @@ def as_numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     numbers = values.cast(pl.Float64, strict=False)
     infinite = numbers.is_infinite().fill_null(False)
     return numbers, (numbers.is_null() & values.is_not_null()) | infinite
+
+
+def _microseconds(values: pl.Series) -> pl.Series:
+    """Dates, times and durations as whole numbers of one unit, whatever theirs is."""
+    if values.dtype in (pl.Date, pl.Datetime):
+        return values.cast(pl.Datetime("us")).to_physical()
+    if values.dtype == pl.Duration:
+        return values.cast(pl.Duration("us")).to_physical()
+    return values.to_physical() // 1000  # a time of day has nanoseconds
 
 
 def _numbers(table: Table, name: str) -> pl.Series:
