@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import _check
-from .columns import as_numbers
 from .lazy import pl
 from .read import Table, TableError, counted, positions
+from .values import as_numbers
 
 SOURCES = ("source", "src", "from")
 DESTS = ("target", "dest", "dst", "to")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import _check
-from .columns import KINDS, Category, Column, Number, Tags, Text, as_numbers
+from .columns import KINDS, Category, Column, Number, Tags, Text
 from .lazy import pl
 from .read import Table, TableError
+from .values import as_numbers
 
 SAMPLE = 10_000
 """Values that are looked at to tell text from categories."""

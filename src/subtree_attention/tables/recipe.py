@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from ..data.features import SPARSE_BELOW, from_scipy
-from .columns import Column, Encoded, Tags, Text, from_dict, to_dict
+from .columns import Column, Tags, Text, from_dict, to_dict
 from .edges import Ends
 from .read import Table
+from .values import Encoded
 
 
 @dataclass(frozen=True, repr=False)

@@ -131,9 +131,11 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
     weights, header = read_tensors(path)
     config = _config_in(path, header)
     try:
+        settings = {**header["sizes"], **config.model_settings()}
         with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-            model = STAGNN(**header["sizes"], **config.model_settings())
-        model.load_state_dict(weights, assign=True)
+            STAGNN(**settings).load_state_dict(weights, assign=True)
+        model = STAGNN(**settings)
+        model.load_state_dict(weights)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunFolderError(f"{path} does not fit its own settings: {error}") from None
     return model.to(device).eval()
