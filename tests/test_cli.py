@@ -92,7 +92,8 @@ def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("train",), ("tune",), ("evaluate",), ("bench",), ("datasets",), ("info",)]
+    "command",
+    [(), ("train",), ("tune",), ("evaluate",), ("predict",), ("bench",), ("datasets",), ("info",)],
 )
 def test_help_is_there(command: tuple[str, ...], run: Callable[..., Outcome]) -> None:
     code, out, _ = run(*command, "--help")
@@ -115,7 +116,10 @@ def test_a_reason_with_brackets_is_shown_whole(
 
 
 def test_help_teaches(run: Callable[..., Outcome]) -> None:
-    assert "sta train cora --runs 5" in run("train", "--help")[1]
+    out = run("train", "--help")[1]
+    assert "sta train cora --runs 5" in out
+    assert "id,age,city,label" in out
+    assert "sta train --nodes nodes.csv --edges edges.csv --target label" in out
 
 
 def test_sta_backend_overrides_and_a_wrong_one_is_refused(

@@ -7,7 +7,8 @@ from . import data as datasets
 from .graph import Graph
 from .nn import STAGNN, STAConv, global_attention
 from .ops import attention, subtree_attention
-from .train import Config, fit, load, load_data, recipe
+from .tables import from_networkx, from_npz, from_pyg, from_tables
+from .train import Config, fit, load, load_data, predict, recipe
 
 __all__ = [
     "STAGNN",
@@ -19,10 +20,15 @@ __all__ = [
     "datasets",
     "feature_maps",
     "fit",
+    "from_networkx",
+    "from_npz",
+    "from_pyg",
+    "from_tables",
     "global_attention",
     "load",
     "load_data",
     "ops",
+    "predict",
     "recipe",
     "subtree_attention",
 ]

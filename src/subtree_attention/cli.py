@@ -1,4 +1,4 @@
-"""The command `sta`: train, tune, evaluate, bench, reproduce, datasets, info.
+"""The command `sta`: train, tune, evaluate, predict, bench, reproduce, datasets, info.
 
 A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
 in exit code 1; neither shows a traceback.
@@ -11,7 +11,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import torch
 import typer
@@ -24,12 +24,20 @@ from .ops.backends import BACKENDS
 from .train import folder as store
 from .train.config import Config
 from .train.evaluate import evaluate_folder
-from .train.loop import Interrupted, Result, choose_device, fit
+from .train.loop import Interrupted, Result, check_folder, choose_device, fit
 from .train.progress import Bars, Lines, Progress
 from .train.recipes import recipe
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+    from .tune.progress import Display
+
 Shown = TypeVar("Shown")
 SETTINGS = {field.name for field in fields(Config)}
+TABLES = ["nodes", "edges", "target", "id", "source", "dest", "weight", "features", "directed"]
+TABLES += ["split_column", "unknown_ends", "tune"]
+"""Options of `sta train` that are about the user's own tables."""
 
 app = typer.Typer(
     name="sta",
@@ -71,6 +79,16 @@ def _training(help: str, **more: Any) -> Any:
     return typer.Option(help=help, rich_help_panel="Training (default: the graph's recipe)", **more)
 
 
+def _table(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Your own tables")
+
+
+Nodes = Annotated[Path | None, _table("Table of the nodes, a row each: .csv, .tsv or .parquet.")]
+Edges = Annotated[Path | None, _table("Table of the edges, a row each.")]
+UnknownEnds = Annotated[
+    str | None,
+    _table(r"error, or drop: edges that end at no node of the table. \[default: error]"),
+]
 Epochs = Annotated[int | None, _training("Most epochs of a run.")]
 Patience = Annotated[
     int | None, _training("Epochs without a better validation score before a run stops.")
@@ -116,6 +134,41 @@ def train(
     encoding: Annotated[
         int | None, _model("Laplacian eigenvectors appended to the features.")
     ] = None,
+    nodes: Nodes = None,
+    edges: Edges = None,
+    target: Annotated[
+        str | None, _table("Column of the labels; empty where it is to be predicted.")
+    ] = None,
+    id: Annotated[
+        str | None, _table(r"Column of the ids. \[default: id, else the first]", "--id")
+    ] = None,
+    source: Annotated[
+        str | None,
+        _table(r"Column where edges start. \[default: source, src, from, else the first]"),
+    ] = None,
+    dest: Annotated[
+        str | None,
+        _table(r"Column where edges end. \[default: target, dest, dst, to, else the next]"),
+    ] = None,
+    weight: Annotated[str | None, _table("Column of the weights of edges.")] = None,
+    features: Annotated[
+        list[str] | None,
+        _table(
+            "Columns of the nodes to use, as age,city or with the kind as zip:category (number, "
+            r"category, text, tags); may be given several times. \[default: all others]"
+        ),
+    ] = None,
+    directed: Annotated[
+        bool, _table("Keep the directions of edges. Else they lead both ways.", "--directed")
+    ] = False,
+    split_column: Annotated[
+        str | None, _table(r"Column that holds train, val, test or nothing. \[default: random]")
+    ] = None,
+    unknown_ends: UnknownEnds = None,
+    tune: Annotated[
+        str | None,
+        _table("Search settings for so long (90s, 20m, 2h) first, and train with the best."),
+    ] = None,
     device: Device = "auto",
     capture: Capture = True,
     together: Together = None,
@@ -148,22 +201,41 @@ def train(
     sta train actor --hops 10 --gate none --out runs/mine
 
     sta train --resume                 go on with the run that was stopped last
+
+    [bold]Your own tables[/bold], one of nodes and one of edges:
+
+    nodes.csv     id,age,city,label     edges.csv     source,target
+
+    ........      ann,31,Rome,yes       ........      ann,bob
+
+    ........      bob,,Oslo,no          ........      bob,cem
+
+    ........      cem,45,Rome,          ........      cem,ann
+
+    sta train --nodes nodes.csv --edges edges.csv --target label --out runs/mine
+
+    sta train --nodes nodes.csv --edges edges.csv --target label --tune 20m
+
+    sta predict runs/mine --out predictions.csv        also cem, who has no label
     """
     options = locals()  # first thing, so these are the options as given
     changes = {name: options[name] for name in SETTINGS & options.keys() if name != "graph"}
     changes = {name: value for name, value in changes.items() if value is not None}
-    config, out = _resolve_config(graph, changes, out, resume)
-    _train(
-        config,
-        out,
-        resume,
-        device=device,
-        data_dir=data_dir,
-        mirror=mirror,
-        checkpoint_seconds=checkpoint_seconds,
-        capture=capture,
-        together=together,
-    )
+    how: dict[str, Any] = {"device": device, "capture": capture, "together": together}
+    how |= {"data_dir": data_dir, "mirror": mirror}
+    tables = {name: options[name] for name in TABLES if options[name]}
+    if tables:
+        if graph or resume:
+            other = "--resume takes the graph from the run" if resume else f"'{graph}' is another"
+            raise ValueError(f"--{min(tables).replace('_', '-')} is of your own tables; {other}")
+        own, config = _own_graph(changes, **tables)
+        if tune:
+            out = out or store.new_folder(config.graph)
+            config = _tuned(config, own, out, tune, **how)
+        how["data"] = own
+    else:
+        config, out = _resolve_config(graph, changes, out, resume)
+    _train(config, out, resume, checkpoint_seconds=checkpoint_seconds, **how)
 
 
 @app.command()
@@ -235,7 +307,6 @@ def tune(
     """
     from .tune import Task, report
     from .tune.loop import Stopped, default_folder, parse_budget, search
-    from .tune.progress import Display, TrialBars, TrialLines
 
     changes = {"epochs": epochs, "patience": patience}
     changes = {name: value for name, value in changes.items() if value is not None}
@@ -244,9 +315,8 @@ def tune(
     seconds = None if budget is None else parse_budget(budget)
     common: dict[str, Any] = {"device": device, "capture": capture, "together": together}
     common |= {"data_dir": data_dir, "mirror": mirror}
-    live: AbstractContextManager[Display] = _live(TrialBars(err_console), TrialLines())
     try:
-        with live as display:
+        with _trials() as display:
             study = search(
                 task, folder, trials=trials, budget=seconds, prune=prune, display=display, **common
             )
@@ -272,8 +342,12 @@ def evaluate(
 ) -> None:
     """Load the models of a run folder again and score them on their splits.
 
-    Prints the stored test score beside the one computed now.
+    Prints the stored test score beside the one computed now; then accuracy, macro F1, ROC-AUC and
+    calibration error of the test nodes, and which classes are taken for which (also as a picture
+    in the folder, with matplotlib).
     """
+    from .train.show import show_confusion, show_quality
+
     scores = evaluate_folder(run, device=device, data_dir=data_dir, mirror=mirror)
     table = Table(title=f"{scores[0].graph}: {_metric_name(scores[0].metric)}")
     for column in ("run", "train", "validation", "test", "test when trained"):
@@ -282,6 +356,61 @@ def evaluate(
         values = (score.train, score.val, score.test, score.stored_test)
         table.add_row(str(score.run), *(f"{100 * value:.2f}" for value in values))
     out_console.print(table)
+    show_quality(scores, out_console)
+    show_confusion(scores, run, out_console)
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    out: Annotated[
+        Path, typer.Option(help="File to write: .csv, or .parquet.", show_default=True)
+    ] = Path("predictions.csv"),
+    nodes: Nodes = None,
+    edges: Edges = None,
+    join: Annotated[
+        bool, _table("The new nodes join the graph of the run; edges may end in both.", "--join")
+    ] = False,
+    unknown_ends: UnknownEnds = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Predict the class of every node, with the probability of each class.
+
+    The model is that with the best validation score; its probabilities are calibrated by a
+    temperature on its validation nodes. Nothing is trained. New tables need the columns that the
+    model was trained on. Of a graph of the registry, ids are the numbers of the nodes.
+
+    [bold]Examples[/bold]
+
+    sta predict runs/mine --out predictions.csv        id, prediction, a column for each class
+
+    sta predict runs/mine --nodes new.csv --edges new_edges.csv          another graph
+
+    sta predict runs/mine --nodes new.csv --edges new_edges.csv --join   new nodes of the same
+    """
+    from .tables.report import show
+    from .train.predict import check_target, write
+    from .train.predict import predict as predict_nodes
+    from .train.show import known_labels, show_calibration
+
+    check_target(out, force)
+    if nodes is None and edges is None and (join or unknown_ends):
+        raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
+    how: dict[str, Any] = {"join": join, "unknown_ends": unknown_ends or "error"}
+    how |= {"device": device, "data_dir": data_dir, "mirror": mirror}
+    predictions = predict_nodes(run, nodes, edges, **how)
+    if predictions.report is not None:
+        show(predictions.report, out_console)
+        line = known_labels(predictions)
+        if line:
+            out_console.print(line)
+    show_calibration(predictions.calibration, out_console)
+    write(predictions, out, force)
+    line = f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}"
+    out_console.print(line, soft_wrap=True, markup=False)
 
 
 @app.command()
@@ -556,6 +685,54 @@ def _resolve_config(
     out = out or store.latest_unfinished(graph)
     config = store.read_config(out)
     return config.replace(**changes, graph=graph or config.graph), out
+
+
+def _own_graph(changes: dict[str, Any], **tables: Any) -> tuple[Data, Config]:
+    """The graph of the user's tables, shown; and its settings by size, with changes."""
+    from .tables import from_tables
+    from .tables.command import name_of, refuse_fixed
+    from .tables.report import show
+    from .tune.loop import parse_budget
+
+    for name in ("nodes", "edges", "target"):
+        if name not in tables:
+            raise ValueError(f"--{name} is missing: your own tables are --nodes, --edges, --target")
+    if budget := tables.pop("tune", None):
+        parse_budget(budget)
+        refuse_fixed(changes)
+    if "features" in tables:
+        tables["features"] = [name for part in tables["features"] for name in part.split(",")]
+    own = from_tables(**tables)
+    show(own.report, out_console)
+    return own, recipe(own, graph=name_of(tables["nodes"]), **changes)
+
+
+def _tuned(config: Config, data: Data, out: Path, budget: str, **how: Any) -> Config:
+    """The best settings that a search of the budget finds; it lies beside the run."""
+    from .tables.command import best
+    from .tables.command import tune as tune_own
+    from .tune import report
+    from .tune.loop import Stopped, parse_budget
+
+    check_folder(config, out, resume=False)  # before the time of the search is spent
+    folder = out.with_name(f"{out.name}-tune")
+    try:
+        with _trials() as display:
+            study = tune_own(config, data, folder, parse_budget(budget), display=display, **how)
+    except Stopped:
+        line = f"\nStopped. The same command with --out {out} goes on with the search."
+        err_console.print(line, soft_wrap=True, markup=False)
+        raise typer.Exit(130) from None
+    if study.done():
+        out_console.print(report.best_trials(study))
+    return best(study, budget)
+
+
+def _trials() -> AbstractContextManager[Display]:
+    """What is shown of a search: live on a terminal, plain lines elsewhere."""
+    from .tune.progress import TrialBars, TrialLines
+
+    return _live(TrialBars(err_console), TrialLines())
 
 
 def _train(config: Config, out: Path | None, resume: bool, **how: Any) -> None:

@@ -97,6 +97,12 @@ class Graph:
         with torch.inference_mode(False):  # a graph outlives the mode in which it was made
             self._build(edge_index, num_nodes, edge_weight, transition, self_loops)
 
+    @classmethod
+    def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
+        """The graph of a PyG `Data`: its edges, with their weights if it has any."""
+        weight = data.edge_weight if "edge_weight" in data else None
+        return cls(data.edge_index, data.num_nodes, weight, transition, self_loops)
+
     def _build(
         self,
         edge_index: Any,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 from subtree_attention import data as datasets
+from subtree_attention.data.splits import PROTOCOLS, labelled_split
 
 FIXED = ["computer", "photo", "cs", "physics"]
 
@@ -157,3 +158,29 @@ def test_a_fixed_split_of_another_graph_is_refused(tmp_path, node):
     np.savez(path, train=np.array([0]), valid=np.array([1]), test=np.array([node]))
     with pytest.raises(ValueError, match="another graph, or names a node twice"):
         datasets.apply_split(_photo_without_a_graph(), "fixed", data_dir=tmp_path)
+
+
+# ------------------------------------------------------------------------ graphs of one's own
+
+
+@pytest.mark.parametrize("protocol", ["A", "B"])
+def test_a_labelled_split_is_fair_to_classes_and_leaves_unknown_nodes_out(protocol: str) -> None:
+    labels = torch.tensor([0] * 100 + [1] * 10 + [2] * 2 + [3] + [-1] * 7)
+    train, val, test = labelled_split(labels, protocol, seed=0)
+    assert torch.equal(train.int() + val + test, (labels >= 0).int())
+    share = PROTOCOLS[protocol][0]
+    for label, count in ((0, 100), (1, 10)):
+        assert int(train[labels == label].sum()) == count * share // 100
+        assert abs(int(val[labels == label].sum()) - int(test[labels == label].sum())) <= 1
+    assert int(train[labels == 2].sum()) == 1  # one of two
+    assert int(train[labels == 3].sum()) == 1  # the only one
+    assert abs(int(val.sum()) - int(test.sum())) <= 1
+
+
+def test_a_labelled_split_depends_on_the_seed_only_and_needs_enough_nodes() -> None:
+    labels = torch.arange(40) % 4
+    first, again, other = (labelled_split(labels, "B", seed)[0] for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    with pytest.raises(ValueError, match="3 nodes with a label are too few"):
+        labelled_split(torch.tensor([0, 0, 1, -1]), "B", 0)

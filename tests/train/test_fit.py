@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import subtree_attention as sta
+from subtree_attention.aggregation import GATES
+from subtree_attention.feature_maps import FEATURE_MAPS
 from subtree_attention.train import folder as store
 from subtree_attention.train import loop
 from subtree_attention.train.evaluate import evaluate_folder
@@ -66,6 +68,20 @@ def test_load_takes_the_best_validated_run_or_the_one_named(result: loop.Result)
     assert not chosen.training
     for a, b in zip(chosen.parameters(), named.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_every_kind_of_model_is_loaded_as_it_was(tmp_path: Path) -> None:
+    kinds = [{"feature_map": name} for name in FEATURE_MAPS] + [{"gate": name} for name in GATES]
+    kinds += [{"global_attention": "beside"}, {"aggregation": "attention"}, {"head_mix": "sum"}]
+    x, edge_index = torch.rand(9, 5), torch.randint(0, 9, (2, 20))
+    for kind in kinds:
+        config = sta.Config("digits", heads=2, hidden_channels=8, **kind)
+        sizes = {"in_channels": 5, "out_channels": 3}
+        model = sta.STAGNN(**sizes, **config.model_settings()).eval()
+        path = tmp_path / "run-0" / "model.safetensors"
+        store.save_model(path, model.state_dict(), config, sizes)
+        loaded = sta.load(tmp_path / "run-0")
+        assert torch.equal(loaded(x, edge_index), model(x, edge_index)), kind
 
 
 def test_load_data_gives_what_the_model_takes_and_its_own_split(result: loop.Result) -> None:

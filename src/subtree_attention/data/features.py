@@ -15,7 +15,11 @@ SPARSE_BELOW = 0.10
 
 
 def csr_tensor(
-    row_starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]
+    row_starts: Tensor,
+    columns: Tensor,
+    values: Tensor,
+    shape: tuple[int, int],
+    trusted: bool = True,
 ) -> Tensor:
     """A `torch.sparse_csr` matrix from its parts, without PyTorch's two warnings.
 
@@ -24,12 +28,15 @@ def csr_tensor(
         columns: [nnz], int64, ascending within each row.
         values: [nnz].
         shape: (N, F).
+        trusted: whether the parts are known to fit, from scipy or a file whose checksum was
+            compared; otherwise parts that do not are a `RuntimeError`.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
         warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
-        # The parts come from scipy or from a file whose checksum was compared.
-        return torch.sparse_csr_tensor(row_starts, columns, values, shape, check_invariants=False)
+        return torch.sparse_csr_tensor(
+            row_starts, columns, values, shape, check_invariants=not trusted
+        )
 
 
 def from_scipy(matrix: scipy.sparse.csr_matrix) -> Tensor:

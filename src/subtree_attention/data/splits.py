@@ -1,7 +1,8 @@
 """Which nodes are for training, validation and test.
 
-"A" and "B" are random over all nodes; "own" are the splits that a graph brings along; "fixed" is
-one published split in a file. Results on different kinds of split are not comparable.
+"A" and "B" are random over all nodes (of a graph of one's own: class by class over those with a
+label); "own" are the splits that a graph brings along; "fixed" is one published split in a file.
+Results on different kinds of split are not comparable.
 """
 
 import copy
@@ -46,6 +47,39 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Masks:
     return _masks(num_nodes, *parts)
 
 
+def labelled_split(labels: Tensor, protocol: str, seed: int) -> Masks:
+    """A random split of each class, so that small ones are in every part as far as they reach.
+
+    Args:
+        labels: [N], -1 where unknown: such a node is in no mask.
+        protocol: as in `random_split`, like seed.
+
+    Returns:
+        Train, validation and test masks, bool [N] each. A class of one node is in training.
+    """
+    share, _ = PROTOCOLS[_check.known("protocol", protocol, PROTOCOLS)]
+    order = np.random.default_rng(_check.integer("seed", seed, 0)).permutation(len(labels))
+    classes = labels.cpu().numpy()[order]
+    parts: tuple[list[np.ndarray], ...] = ([], [], [])
+    turn = 0  # of an odd node, which goes to validation and test in turns
+    for number in np.unique(classes[classes >= 0]):
+        nodes = order[classes == number]
+        train = max(1, len(nodes) * share // 100)
+        val = train + (len(nodes) - train + 1 - turn) // 2
+        turn ^= (len(nodes) - train) % 2
+        for part, some in zip(parts, np.split(nodes, [train, val]), strict=True):
+            part.append(some)
+    train_nodes, val_nodes, test_nodes = (
+        torch.from_numpy(np.concatenate([*part, order[:0]])) for part in parts
+    )
+    if not len(val_nodes) or not len(test_nodes):
+        raise ValueError(
+            f"{int((classes >= 0).sum())} nodes with a label are too few to split into training, "
+            "validation and test: label more nodes, or several of a class"
+        )
+    return _masks(len(labels), train_nodes, val_nodes, test_nodes)
+
+
 def apply_split(
     data: Data,
     split: str | None = None,
@@ -57,12 +91,15 @@ def apply_split(
     """A shallow copy of a loaded graph with the masks of another split.
 
     Args:
-        data: what `load` returned, or any graph for the splits "A" and "B".
+        data: what `load` returned, a graph of one's own (`from_tables`), or any graph for the
+            splits "A" and "B".
         split: "A", "B", "own", "fixed", or None for the graph's protocol.
         seed: of a random split; for "own", which of the graph's splits.
         data_dir: the data folder (only "fixed" reads a file).
         mirror: the offline mirror (likewise).
     """
+    if "classes" in data:
+        return _split_own(data, split or "B", seed)
     graph = info(data.name) if "name" in data else None
     split = known_split(split, graph)
     if split == "own":
@@ -73,6 +110,18 @@ def apply_split(
         masks = random_split(int(data.num_nodes or 0), split, seed)
     data = copy.copy(data)
     data.train_mask, data.val_mask, data.test_mask = masks
+    return data
+
+
+def _split_own(data: Data, split: str, seed: int) -> Data:
+    """The split of a graph of one's own: random, or what its column of splits says."""
+    _check.known("split of a graph of one's own", split, (*PROTOCOLS, "own"))
+    if split == "own" and "train_mask" not in data:
+        raise ValueError("this graph has no split of its own: name its column with --split-column")
+    data = copy.copy(data)
+    if split != "own":
+        masks = labelled_split(data.y, split, seed)
+        data.train_mask, data.val_mask, data.test_mask = (mask.to(data.y.device) for mask in masks)
     return data
 
 

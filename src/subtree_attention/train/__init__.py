@@ -4,6 +4,7 @@ from .config import Config
 from .evaluate import load_data
 from .folder import load
 from .loop import fit
+from .predict import predict
 from .recipes import recipe
 
-__all__ = ["Config", "fit", "load", "load_data", "recipe"]
+__all__ = ["Config", "fit", "load", "load_data", "predict", "recipe"]

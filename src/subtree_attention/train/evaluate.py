@@ -6,18 +6,22 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from torch_geometric.data import Data
 
 from .. import data as datasets
-from ..graph import Graph
 from . import folder as store
-from .config import Config
-from .loop import choose_device, evaluate, prepare
+from .loop import choose_device, prepare, score
+from .predict import logits_of, names_of
+from .quality import Quality, quality
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of one run now, and the test score that was stored when it was trained."""
+    """Scores of one run now, and the test score that was stored when it was trained.
+
+    `quality` has more scores of the test nodes, and `classes` the names of its rows.
+    """
 
     graph: str
     metric: str
@@ -26,6 +30,8 @@ class Scores:
     val: float
     test: float
     stored_test: float
+    classes: list[str]
+    quality: Quality
 
 
 def load_data(
@@ -37,7 +43,9 @@ def load_data(
     """The graph of a run as its model takes it: with the encoding, and the masks of its split.
 
     >>> model, data = load("runs/mine"), load_data("runs/mine")  # doctest: +SKIP
-    >>> logits = model(data.x, data.edge_index)  # doctest: +SKIP
+    >>> logits = model(data.x, data.edge_index, data.get("edge_weight"))  # doctest: +SKIP
+
+    That of a run on one's own tables also has `ids`, `classes`, `recipe` and `report`.
 
     Args:
         folder: as for `load`; of several runs both take the one with the best validation score.
@@ -45,14 +53,9 @@ def load_data(
         mirror: see `datasets.load`.
     """
     run = store.best_run(Path(folder))
-    config, seed = _config_of(run), store.read_json(run / "summary.json")["seed"]
-    data = prepare(config, data_dir, mirror)
+    config, seed = store.config_of(run), store.read_summary(run)["seed"]
+    data = prepare(config, data_dir, mirror, store.folder_of(run))
     return datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
-
-
-def _config_of(run: Path) -> Config:
-    _, header = store.read_tensors(run / "model.safetensors")
-    return Config.from_dict(header["config"])
 
 
 def evaluate_folder(
@@ -64,18 +67,28 @@ def evaluate_folder(
 ) -> list[Scores]:
     """Every finished run below a folder, or the one run that the folder is."""
     runs, place = store.finished_runs(Path(folder)), choose_device(device)
-    config = _config_of(runs[0])
-    data = prepare(config, data_dir, mirror).to(str(place))
-    graph = Graph(data.edge_index, data.num_nodes, transition=config.transition)
-
+    config = store.config_of(runs[0])
+    data = prepare(config, data_dir, mirror, store.folder_of(runs[0]))
     scores = []
     for run in runs:
-        summary = store.read_json(run / "summary.json")
+        summary = store.read_summary(run)
         split = datasets.apply_split(
             data, config.split, seed=summary["seed"], data_dir=data_dir, mirror=mirror
-        ).to(str(place))
-        train, val, test = evaluate(store.load(run, place), split, graph, config.metric)
+        )
+        logits = logits_of(store.load(run, place), data, config, place)
+        train, val, test = score(torch.from_numpy(logits), split, config.metric)
+        of_test = split.test_mask.numpy()
         scores.append(
-            Scores(config.graph, config.metric, summary["run"], train, val, test, summary["test"])
+            Scores(
+                config.graph,
+                config.metric,
+                summary["run"],
+                train,
+                val,
+                test,
+                summary["test"],
+                names_of(data, logits.shape[1])[1],
+                quality(logits[of_test], split.y.numpy()[of_test]),
+            )
         )
     return scores

@@ -2,6 +2,7 @@
 
     OUT/config.json         every setting
     OUT/environment.json    versions, machine, commit
+    OUT/graph.safetensors   only of a run on one's own data: the graph, see `bundle`
     OUT/summary.json        mean and std over runs; there when all runs are done
     OUT/run-0/metrics.jsonl        a line per epoch
     OUT/run-0/summary.json         the run's result; there when the run is done
@@ -128,20 +129,53 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
     """
     path = best_run(Path(folder)) / "model.safetensors"
     weights, header = read_tensors(path)
-    config = Config.from_dict(header["config"])
-    model = STAGNN(**header["sizes"], **config.model_settings())
+    config = _config_in(path, header)
     try:
+        settings = {**header["sizes"], **config.model_settings()}
+        with torch.device("meta"):  # takes no memory, whatever sizes the header claims
+            STAGNN(**settings).load_state_dict(weights, assign=True)
+        model = STAGNN(**settings)
         model.load_state_dict(weights)
-    except RuntimeError as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise RunFolderError(f"{path} does not fit its own settings: {error}") from None
     return model.to(device).eval()
+
+
+def config_of(run: Path) -> Config:
+    """The settings that the model of a finished run was trained with."""
+    path = run / "model.safetensors"
+    return _config_in(path, read_tensors(path)[1])
+
+
+def _config_in(path: Path, header: Any) -> Config:
+    try:
+        return Config.from_dict(header["config"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{path} holds no model of ours: {error}") from None
+
+
+def folder_of(run: Path) -> Path:
+    """The folder that a run lies in: OUT of OUT/run-0, wherever one stands."""
+    return run.resolve().parent
 
 
 def best_run(folder: Path) -> Path:
     """The run with the best validation score below a folder, or the folder itself if it is one."""
     if (folder / "model.safetensors").exists():
         return folder
-    return max(finished_runs(folder), key=lambda run: read_json(run / "summary.json")["val"])
+    return max(finished_runs(folder), key=lambda run: read_summary(run)["val"])
+
+
+def read_summary(run: Path) -> dict[str, Any]:
+    """The result of a finished run: run, seed, val, test, best_epoch, epochs, seconds."""
+    summary = read_json(run / "summary.json")
+    names = ("run", "seed", "val", "test", "best_epoch", "epochs", "seconds")
+    good = isinstance(summary, dict) and all(
+        isinstance(summary.get(name), int | float) for name in names
+    )
+    if not good:
+        raise RunFolderError(f"{run / 'summary.json'} is no summary of a run: it needs {names}")
+    return summary
 
 
 def finished_runs(folder: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from .. import _check
@@ -27,6 +28,7 @@ from ..graph import Graph
 from ..nn import STAGNN
 from ..ops import cpu
 from ..ops.backends import choose
+from . import bundle
 from . import folder as store
 from .config import Config
 from .metrics import METRICS
@@ -103,13 +105,20 @@ def fit(
         capture: on a GPU, replay epochs as CUDA graphs: the same numbers, sooner.
         together: runs that share the GPU at a time, by default `TOGETHER`; a run's numbers do not
             depend on it.
-        data: what `prepare(config)` gives, if it is at hand already.
+        data: what `prepare(config)` gives, if it is at hand already; or a graph of one's own
+            (`from_tables`), which is then kept in `out`.
     """
     place = choose_device(device)
     progress = progress or Silent()
-    given = _check_folder(config, out, resume)  # before the work of loading
-    data = prepare(config, data_dir, mirror) if data is None else data
-    data = copy(data).to(str(place))  # once: the splits share it; the caller's stays where it is
+    given = check_folder(config, out, resume)  # before the work of loading
+    own = data if data is not None and bundle.is_own(data) else None
+    if data is None:
+        data = prepare(config, data_dir, mirror, given)
+    elif own is not None:
+        data = with_encoding(_checked_own(config, own), config.encoding)
+    data = copy(bundle.without_names(data)).to(
+        str(place)
+    )  # once: the splits share it; the caller's stays where it is
     seeds = range(config.seed, config.seed + config.runs)
     splits = [
         datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
@@ -120,14 +129,16 @@ def fit(
     at_a_time = _check.integer("together", TOGETHER if together is None else together, 1)
     at_a_time = at_a_time if capture and place.type == "cuda" else 1
     with store.claimed(out):
-        _check_folder(config, out, resume)  # again: somebody may have been faster
+        check_folder(config, out, resume)  # again: somebody may have been faster
         progress.begin(out)
         if choose("auto", place, torch.float32) == "numba" and not cpu.compiled():
             progress.say("compiling the CPU kernels: once on this machine, about half a minute")
+        if own is not None:
+            _keep(out, own)  # before the configuration, which is what makes a folder a run's
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))
-        graph = Graph(data.edge_index, data.num_nodes, transition=config.transition)
+        graph = Graph.from_data(data, config.transition)
 
         def start(index: int) -> SavedRun:
             return SavedRun(config, index, splits[index].to(str(place)), graph, out, capture)
@@ -192,7 +203,11 @@ def evaluate(model: STAGNN, data: Data, graph: Graph, metric: str) -> tuple[floa
     NaN if any logit is not finite: such a model has no score.
     """
     model.eval()
-    logits = model(data.x, graph)
+    return score(model(data.x, graph), data, metric)
+
+
+def score(logits: Tensor, data: Data, metric: str) -> tuple[float, float, float]:
+    """As `evaluate`, from the logits [N, C]."""
     masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
     scores = METRICS[metric](data.y, masks)(logits)
     train, val, test = torch.where(logits.isfinite().all(), scores, torch.nan).tolist()
@@ -200,11 +215,48 @@ def evaluate(model: STAGNN, data: Data, graph: Graph, metric: str) -> tuple[floa
 
 
 def prepare(
-    config: Config, data_dir: str | Path | None = None, mirror: str | Path | None = None
+    config: Config,
+    data_dir: str | Path | None = None,
+    mirror: str | Path | None = None,
+    folder: Path | None = None,
 ) -> Data:
-    """The graph of a configuration with its encoding, before any split."""
+    """The graph of a configuration with its encoding, before any split.
+
+    That of a run on one's own data is in its folder; others are in the registry.
+    """
+    if folder is not None and config.graph not in datasets.names():
+        return with_encoding(bundle.read(folder), config.encoding)
     data = datasets.load(config.graph, data_dir=data_dir, mirror=mirror)
-    return datasets.LaplacianEncoding(config.encoding)(data) if config.encoding else data
+    return with_encoding(data, config.encoding)
+
+
+def with_encoding(data: Data, m: int) -> Data:
+    """A graph with m Laplacian eigenvectors among its features."""
+    return datasets.LaplacianEncoding(m)(copy(data)) if m else data
+
+
+def _checked_own(config: Config, data: Data) -> Data:
+    """A graph of one's own, if it can be trained on under this configuration."""
+    if config.graph in datasets.names():
+        raise ValueError(
+            f"'{config.graph}' is a graph of the registry: name yours otherwise, as in "
+            "recipe(data, graph='mine')"
+        )
+    if int(data.y.max()) < 0:
+        raise ValueError("no node has a label, so there is nothing to learn: name the target")
+    if data.x.size(1) + config.encoding == 0:
+        raise ValueError(
+            "no column is left as a feature: add one, or let positions in the graph be the "
+            "features (--encoding 8)"
+        )
+    return data
+
+
+def _keep(out: Path, data: Data) -> None:
+    if (out / bundle.GRAPH).exists():
+        bundle.check_same(out, data)
+    else:
+        bundle.save(out, data)
 
 
 def choose_device(device: str) -> torch.device:
@@ -224,7 +276,7 @@ def choose_device(device: str) -> torch.device:
     return chosen
 
 
-def _check_folder(config: Config, out: str | Path | None, resume: bool) -> Path | None:
+def check_folder(config: Config, out: str | Path | None, resume: bool) -> Path | None:
     """The folder to write to, if it may be written to; None if a new one is to be made."""
     if out is None:
         if not resume:

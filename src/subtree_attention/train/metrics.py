@@ -51,9 +51,14 @@ def roc_auc(labels: Tensor, masks: Tensor) -> Score:
     return score
 
 
+def _one_hot(labels: Tensor, classes: int) -> Tensor:
+    """[N] -> [N, C]; a label that is not known (-1) counts in no mask."""
+    return F.one_hot(labels.clamp(min=0), classes)
+
+
 def cross_entropy(labels: Tensor, mask: Tensor, classes: int) -> Loss:
     """Mean cross-entropy of the nodes in the mask: labels, mask [N]."""
-    target = F.one_hot(labels, classes) * mask[:, None] / mask.sum()
+    target = _one_hot(labels, classes) * mask[:, None] / mask.sum()
 
     def loss(logits: Tensor) -> Tensor:
         return -(F.log_softmax(logits, -1) * target.to(logits)).sum()
@@ -63,7 +68,7 @@ def cross_entropy(labels: Tensor, mask: Tensor, classes: int) -> Loss:
 
 def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
     """Mean binary cross-entropy over the one-hot columns, as released for Deezer."""
-    target, weight = F.one_hot(labels, classes).float(), mask[:, None] / (mask.sum() * classes)
+    target, weight = _one_hot(labels, classes).float(), mask[:, None] / (mask.sum() * classes)
 
     def loss(logits: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(

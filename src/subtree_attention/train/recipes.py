@@ -1,11 +1,17 @@
-"""What to run on which graph: the paper's hyper-parameters, as its authors released them."""
+"""What to run on which graph: the paper's hyper-parameters, as its authors released them.
+
+Those for a graph of one's own are in `defaults`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from torch_geometric.data import Data
+
 from .. import data
 from .config import Config
+from .defaults import by_size
 
 _PROTOCOL: dict[str, dict[str, Any]] = {
     "A": {"split": "A", "runs": 5},
@@ -37,12 +43,19 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Graph -> settings that differ from `Config`'s defaults (3 hops, 4 heads, lr 0.01, ...)."""
 
 
-def recipe(graph: str, **changes: Any) -> Config:
+def recipe(graph: str | Data, /, **changes: Any) -> Config:
     """The configuration for a graph, with changes.
 
     >>> recipe("cora").hops
     10
+
+    Args:
+        graph: a name in `subtree_attention.datasets`, or a graph of one's own (`from_tables`),
+            whose settings go by its size.
+        changes: settings of `Config`; of one's own graph also its name, `graph="papers"`.
     """
+    if isinstance(graph, Data):
+        return by_size(graph).replace(**changes)
     info = data.info(graph)  # refuses an unknown name
     settings = {"metric": info.metric, **_PROTOCOL[info.protocol], **RECIPES[info.name]}
     return Config(graph=info.name, **settings).replace(**changes)

@@ -19,7 +19,8 @@ import torch
 from torch_geometric.data import Data
 
 from .. import _check
-from ..train.loop import choose_device, fit, prepare
+from ..train.bundle import without_names
+from ..train.loop import choose_device, fit, prepare, with_encoding
 from ..train.progress import Silent
 from .progress import Display, Quiet, Standing
 from .space import settings
@@ -78,6 +79,7 @@ def search(
     display: Display | None = None,
     capture: bool = True,
     together: int | None = None,
+    data: Data | None = None,
 ) -> Study:
     """Go on with the study of a task, or begin it; returns it with all its trials.
 
@@ -93,6 +95,7 @@ def search(
         prune: give up trials whose first run, after `patience` epochs, is below the median of
             the others; what learns slowly may be lost by it.
         device: see `fit`, as all that follow.
+        data: a graph of one's own; the task then has its settings as `base`.
 
     Raises:
         Stopped: on Ctrl-C; the study is as after the end of a budget.
@@ -103,12 +106,19 @@ def search(
         trials = TRIALS
     optuna_module()  # without it nothing else is worth the time
     clock, place = _Clock(budget, time.monotonic()), choose_device(device)
-    load = {"data_dir": data_dir, "mirror": mirror}
+    load: dict[str, Any] = {"data_dir": data_dir, "mirror": mirror}
     how = {"device": device, "capture": capture, "together": together}
     config = task.config({})
-    graphs = {config.encoding: prepare(config, **load)}  # before a folder is made
+    # Before a folder is made; and trials keep no graph of their own.
+    graph = (
+        prepare(config, **load)
+        if data is None
+        else with_encoding(without_names(data), config.encoding)
+    )
+    graphs = {config.encoding: graph}
     with opened(task, default_folder(task) if out is None else Path(out)) as study:
-        _Worker(study, clock, display or Quiet(), place, trials, prune, load, how, graphs).work()
+        parts = (study, clock, display or Quiet(), place, trials, prune, load, how, graphs)
+        _Worker(*parts, own=data).work()
     return study
 
 
@@ -141,6 +151,7 @@ class _Worker:
     load: dict[str, Any]  # how graphs are found
     how: dict[str, Any]  # how they are trained on
     graphs: dict[int, Data]  # encoding -> graph
+    own: Data | None = None  # a graph of one's own, without an encoding
     seconds: list[float] = field(default_factory=list)  # of the trials done here
     failures: list[str] = field(default_factory=list)  # the reasons of the latest in a row
 
@@ -218,8 +229,11 @@ class _Worker:
 
     def _graph(self, encoding: int) -> Data:
         if encoding not in self.graphs:
-            config = self.study.task.config({}).replace(encoding=encoding)
-            self.graphs[encoding] = prepare(config, **self.load)
+            if self.own is not None:
+                self.graphs[encoding] = with_encoding(without_names(self.own), encoding)
+            else:
+                config = self.study.task.config({}).replace(encoding=encoding)
+                self.graphs[encoding] = prepare(config, **self.load)
         return self.graphs[encoding]
 
     def _banner(self) -> str:

@@ -35,7 +35,7 @@ def publish(study: Study, console: Console) -> None:
     if not done:
         say("no trial is done yet: give it more time, with the same command")
         return
-    console.print(_table(study))
+    console.print(best_trials(study))
     task, point = study.task, done[0].params
     say(f"best by validation: trial {done[0].number}. For RECIPES in train/recipes.py:\n")
     say("    " + recipe_line(task, point))
@@ -80,7 +80,8 @@ def _python(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _table(study: Study) -> Table:
+def best_trials(study: Study) -> Table:
+    """The best trials by validation score, and their settings."""
     from rich.table import Table
 
     metric = study.task.config({}).metric.replace("roc_auc", "ROC-AUC")

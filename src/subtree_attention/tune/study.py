@@ -61,12 +61,14 @@ class Task:
     """What a study is about: trials are comparable only if all of this is the same.
 
     Attributes:
-        graph: name in `subtree_attention.datasets`.
+        graph: name in `subtree_attention.datasets`, or with `base` any.
         method: "optuna" (proposals that learn from the trials) or "grid" (every point).
         space: a name in `SPACES`; a grid needs one of choices only.
         runs: splits per trial; the score of a trial is their mean validation score.
         seed: of the proposals and of the first split.
         changes: settings other than the recipe's that all trials share.
+        base: the settings of a graph of one's own, in place of a recipe.
+        data: what tells that graph from another.
     """
 
     graph: str
@@ -75,9 +77,12 @@ class Task:
     runs: int = 3
     seed: int = 0
     changes: dict[str, Any] = field(default_factory=dict)
+    base: dict[str, Any] | None = None
+    data: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "graph", datasets.info(self.graph).name)
+        if self.base is None:
+            object.__setattr__(self, "graph", datasets.info(self.graph).name)
         _check.known("method", self.method, METHODS)
         _check.integer("runs", self.runs, 1)
         _check.integer("seed", self.seed, 0)
@@ -97,7 +102,8 @@ class Task:
 
     def protocol(self, point: Mapping[str, Any]) -> Config:
         """The recipe that a point is: with the number of runs that results are reported on."""
-        return recipe(self.graph, **self.changes, **settings(point), seed=self.seed)
+        config = recipe(self.graph) if self.base is None else Config.from_dict(self.base)
+        return config.replace(**self.changes, **settings(point), seed=self.seed)
 
 
 class Study:
@@ -208,7 +214,7 @@ class Study:
 
     def _check_task(self) -> None:
         """The folder's task must be this one; a new folder takes it over."""
-        mine = asdict(self.task)
+        mine = {name: value for name, value in asdict(self.task).items() if value is not None}
         theirs = self.optuna.user_attrs.get("task")
         if theirs is None:
             self.optuna.set_user_attr("task", mine)

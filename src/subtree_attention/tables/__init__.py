@@ -1,0 +1,21 @@
+"""The user's own graphs: from tables of nodes and edges, networkx, PyG or arrays to one `Data`.
+
+Tables are read with polars: `pip install "subtree-attention[tables]"`.
+"""
+
+from .build import apply_recipe, from_tables, join_tables
+from .read import TableError
+from .recipe import Report, TableRecipe
+from .sources import from_networkx, from_npz, from_pyg
+
+__all__ = [
+    "Report",
+    "TableError",
+    "TableRecipe",
+    "apply_recipe",
+    "from_networkx",
+    "from_npz",
+    "from_pyg",
+    "from_tables",
+    "join_tables",
+]

@@ -1,0 +1,101 @@
+"""The labels of the nodes as classes, and the column that says which part of a split each is in."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .lazy import pl
+from .read import Table, TableError, counted, positions
+
+PARTS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+
+
+def find_classes(table: Table, target: str) -> list[str]:
+    """The classes that occur, numbers by their size and then words."""
+    texts = table.texts(target, "--target")
+    classes = sorted(texts.drop_nulls().unique().to_list(), key=_natural)
+    if not classes:
+        raise TableError(f"{table.name}: column '{target}' (--target) is empty: nothing to learn")
+    if len(classes) == 1:
+        raise TableError(
+            f"{table.name}: column '{target}' (--target) holds one class only, '{classes[0]}': "
+            "there is nothing to tell apart"
+        )
+    if len(classes) == len(texts) - texts.null_count():
+        raise TableError(
+            f"{table.name}: no two nodes have the same label in column '{target}' (--target): "
+            "classes are learnt from several nodes each; is it a number or an id?"
+        )
+    return classes
+
+
+def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarray, list[str]]:
+    """The class of each node [N], -1 where it is not known; and what to say about them."""
+    texts = table.texts(target, "--target")
+    labels = positions(texts, pl.Series(classes, dtype=pl.String))
+    counts = np.bincount(labels[labels >= 0], minlength=len(classes))
+    notes = [
+        f"{table.name}: {counted(len(table), 'node')}, {int(counts.sum()):,} with a label, "
+        f"{len(classes):,} classes; {texts.null_count():,} to be predicted"
+    ]
+    unseen = int((labels < 0).sum()) - texts.null_count()
+    if unseen:
+        notes.append(f"{counted(unseen, 'node')} with a label that the model does not know")
+    return labels, notes
+
+
+def rare(labels: np.ndarray, classes: list[str]) -> list[str]:
+    """A line about the classes that have one node only, if there are any."""
+    counts = np.bincount(labels[labels >= 0], minlength=len(classes))
+    once = [f"'{classes[number]}'" for number in np.flatnonzero(counts == 1)]
+    if not once:
+        return []
+    some = ", ".join(once[:3]) + (", ..." if len(once) > 3 else "")
+    many = "classes with one node each" if len(once) > 1 else "class with one node"
+    return [f"{len(once):,} {many} ({some}): too few to split, for training only"]
+
+
+def read_split(
+    table: Table, column: str, labels: np.ndarray
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """The masks train, val and test [N] of a column, and what to say about them.
+
+    Nodes without a label are in no mask.
+    """
+    texts = table.texts(column, "--split-column").str.to_lowercase()
+    known = [word for words in PARTS.values() for word in words]
+    strange = texts.is_not_null() & ~texts.is_in(known)
+    if strange.any():
+        row = table.first(strange)
+        raise TableError(
+            f"{table.place(row)}: column '{column}' (--split-column) holds {texts[row]!r}; it may "
+            "hold train, val, test, or nothing"
+        )
+    masks = {part: texts.is_in(words).fill_null(False).to_numpy() for part, words in PARTS.items()}
+    unlabelled = sum(int((mask & (labels < 0)).sum()) for mask in masks.values())
+    masks = {part: mask & (labels >= 0) for part, mask in masks.items()}
+    for part, mask in masks.items():
+        if not mask.any():
+            raise TableError(
+                f"{table.name}: column '{column}' (--split-column) has no node with a label for "
+                f"'{part}': each of train, val and test needs some"
+            )
+    sizes = ", ".join(f"{part} {int(mask.sum()):,}" for part, mask in masks.items())
+    notes = [f"split by column '{column}': {sizes}"]
+    if unlabelled:
+        notes.append(f"{counted(unlabelled, 'node')} of the split without a label, in no part")
+    return masks, notes
+
+
+def _natural(text: str) -> tuple[int, float, str]:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    return (0, value, text) if math.isfinite(value) else (1, 0.0, text)

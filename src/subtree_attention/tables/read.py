@@ -1,0 +1,257 @@
+"""A table from a file or a frame, and the words in which a problem of it is put.
+
+CSV files are read as text: what a column means is decided elsewhere. Line numbers are looked up
+only when something is wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .lazy import pl
+
+DELIMITERS = ",;\t"
+
+
+class TableError(ValueError):
+    """A table that cannot be used as it is: the message says where, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A frame, and where its rows come from.
+
+    Attributes:
+        name: what to call it in a message: the path, or "the nodes".
+        frame: the columns; blank lines of a file are left out.
+        rows: number of each row in the file [n] where that is not 0, 1, ...; else None.
+        csv: whether it is a CSV file, whose lines can be counted.
+    """
+
+    name: str
+    frame: pl.DataFrame
+    rows: np.ndarray | None = None
+    csv: bool = False
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def place(self, row: int) -> str:
+        """Where a row is, for a message: 'nodes.csv, line 7'."""
+        row = row if self.rows is None else int(self.rows[row])
+        if not self.csv:
+            return f"{self.name}, row {row + 1}"
+        for number, (line, _) in enumerate(_records(Path(self.name))):
+            if number == row + 1:  # the first record is the header
+                return f"{self.name}, line {line}"
+        return f"{self.name}, row {row + 1}"
+
+    def column(self, name: str, option: str) -> pl.Series:
+        """A column by its name; near names are offered for one that does not exist."""
+        if name not in self.frame.columns:
+            near = get_close_matches(name, self.frame.columns, n=3, cutoff=0.5)
+            hint = f" Near: {', '.join(near)}." if near else ""
+            raise TableError(
+                f"{self.name} has no column '{name}' ({option}).{hint} "
+                f"It has: {', '.join(self.frame.columns)}"
+            )
+        return self.frame[name]
+
+    def texts(self, name: str, option: str) -> pl.Series:
+        """A column as text, null where it is empty."""
+        values = self.column(name, option)
+        if values.dtype.is_nested():
+            raise TableError(f"{self.name}: column '{name}' ({option}) holds lists, not values")
+        return text_of(values)
+
+    def first(self, wrong: pl.Series) -> int:
+        """The first row of a mask that is true."""
+        return int(wrong.arg_max() or 0)
+
+
+def read_table(source: Any, what: str) -> Table:
+    """A table from a path (.csv, .tsv, .parquet), a polars or a pandas frame, or columns.
+
+    Args:
+        source: the table.
+        what: "nodes" or "edges", to name it where it has no path.
+    """
+    name = f"the table of {what}"
+    if isinstance(source, pl.DataFrame):
+        return _not_empty(Table(name, source))
+    if isinstance(source, str | Path):
+        return _read_file(Path(source))
+    if isinstance(source, dict):
+        columns = [series(str(key), values) for key, values in source.items()]
+        return _not_empty(Table(name, pl.DataFrame(columns)))
+    if hasattr(source, "iloc"):  # pandas; column by column, which needs no pyarrow
+        columns = [_from_pandas(source, position) for position in range(source.shape[1])]
+        return _not_empty(Table(name, pl.DataFrame(columns)))
+    raise TypeError(
+        f"{name} must be a path, a polars or a pandas frame, got {type(source).__name__}"
+    )
+
+
+def series(name: str, values: Sequence[Any]) -> pl.Series:
+    """A column from Python values; of mixed types all become text."""
+    try:
+        return pl.Series(name, values)
+    except TypeError:
+        return pl.Series(name, [None if value is None else str(value) for value in values])
+
+
+def text_of(values: pl.Series) -> pl.Series:
+    """Values as text: 7 and 7.0 are '7', and what is empty is null."""
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+        if bool((values.drop_nulls() % 1 == 0).all()):  # pandas makes floats where one is missing
+            values = values.cast(pl.Int64)
+    text = values.cast(pl.String).str.strip_chars()
+    return text.set(text == "", None)
+
+
+def counted(number: int, what: str) -> str:
+    """'1 edge', '2,000 edges'."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def positions(values: pl.Series, known: pl.Series) -> np.ndarray:
+    """Where each value stands among known ones, all different: [n], -1 where it does not."""
+    found = pl.DataFrame({"value": values}).join(
+        pl.DataFrame({"value": known}).with_row_index("position"),
+        on="value",
+        how="left",
+        maintain_order="left",
+    )
+    return found["position"].cast(pl.Int64).fill_null(-1).to_numpy(writable=True)
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def _read_file(path: Path) -> Table:
+    if not path.is_file():
+        raise TableError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
+    if path.stat().st_size == 0:
+        raise TableError(f"{path} is empty")
+    if path.suffix.lower() == ".parquet":
+        try:
+            return _not_empty(Table(str(path), pl.read_parquet(path)))
+        except pl.exceptions.PolarsError as error:
+            raise TableError(f"{path} is not a Parquet file: {_one_line(error)}") from None
+    header = _header(path)
+    try:
+        # All columns, also those that are not used: a part would hide lines that are too long.
+        frame = pl.read_csv(path, infer_schema=False, separator=_delimiter(path))
+    except pl.exceptions.PolarsError as error:
+        _explain(path, len(header))
+        raise TableError(f"{path} cannot be read: {_one_line(error)}") from None
+    frame.columns = header
+    frame = frame.with_columns(text_of(column) for column in frame)
+    if frame[header[-1]].null_count():  # a line that is too short looks like this
+        _explain(path, len(header))
+    return _not_empty(_without_blank_lines(path, frame))
+
+
+def _without_blank_lines(path: Path, frame: pl.DataFrame) -> Table:
+    blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    if not blank.any():
+        return Table(str(path), frame, csv=True)
+    rows = (~blank).arg_true().to_numpy()
+    return Table(str(path), frame.filter(~blank), rows, csv=True)
+
+
+def _not_empty(table: Table) -> Table:
+    if not len(table):
+        raise TableError(f"{table.name} has no rows")
+    return table
+
+
+def _header(path: Path) -> list[str]:
+    """The names of the columns, each there once."""
+    try:
+        names = next((record for _, record in _records(path) if record), [])
+    except (UnicodeDecodeError, csv.Error):
+        _explain(path, 0)
+        raise
+    names = [name.strip() for name in names]
+    if not any(names):
+        raise TableError(f"{path} is empty: the first line holds the names of the columns")
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise TableError(
+                f"{path}, line 1: column {number} has no name: give it one, or leave the column "
+                "out (from pandas: to_csv(..., index=False))"
+            )
+        if names.count(name) > 1:
+            raise TableError(f"{path}, line 1: there are two columns '{name}': rename one")
+    return names
+
+
+def _delimiter(path: Path) -> str:
+    """Comma, semicolon or tab: what the first line has most of."""
+    with path.open("rb") as file:
+        first = next((line for line in file if line.strip()), b"")
+    return max(DELIMITERS, key=lambda sign: first.count(sign.encode()))
+
+
+def _records(path: Path, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The line on which each record of a CSV file starts, and its fields; [] for a blank line.
+
+    Counts as polars does: blank lines before the header are no records.
+    """
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # abstracts may be long
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader, started = csv.reader(file, delimiter=_delimiter(path), strict=strict), False
+        before = 0
+        for record in reader:
+            started = started or bool(record)
+            if started:
+                yield before + 1, record
+            before = reader.line_num
+
+
+def _explain(path: Path, width: int) -> None:
+    """Raise the error that names the first bad line, if there is one."""
+    with path.open("rb") as file:
+        _check_utf8(path, file)
+    last = 1
+    try:
+        for line, record in _records(path, strict=True):
+            last = line
+            if width and record and len(record) != width:
+                raise TableError(
+                    f"{path}, line {line}: {len(record)} values, but the first line names {width} "
+                    "columns; put a value that holds the delimiter into double quotes"
+                )
+    except csv.Error as error:
+        raise TableError(f"{path}, after line {last}: {error} (check the double quotes)") from None
+
+
+def _check_utf8(path: Path, lines: Iterable[bytes]) -> None:
+    for number, line in enumerate(lines, start=1):
+        try:
+            line.decode()
+        except UnicodeDecodeError:
+            raise TableError(
+                f"{path}, line {number}: not UTF-8; convert it, if it is Latin-1 by: "
+                f"iconv -f latin1 -t utf8 {path} > utf8.csv"
+            ) from None
+
+
+def _from_pandas(frame: Any, position: int) -> pl.Series:
+    column = frame.iloc[:, position]
+    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
+    return series(str(column.name), [None if missing else value for value, missing in pairs])
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,110 @@
+"""The values of a column as numbers, as tags, or as ones in a sparse matrix.
+
+What does not fit is named with its place in the table.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+
+from .lazy import pl
+from .read import Table, TableError, positions
+
+MISSING = ("na", "n/a", "nan", "null", "none")
+"""Besides the empty string, what stands for a missing number in CSV files, in any case."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The features of a column: [N, width], and how many values were missing or not known."""
+
+    block: np.ndarray | scipy.sparse.csr_matrix
+    missing: int = 0
+    unseen: int = 0
+
+
+def as_numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Values as float64, null where missing; and a mask of those that are no finite numbers."""
+    if values.dtype.is_nested() or values.dtype == pl.Binary:
+        return values.clear(len(values)).cast(pl.Float64), values.is_not_null()
+    if values.dtype.is_temporal():
+        values = _microseconds(values)
+    elif values.dtype == pl.String:
+        values = values.set(values.str.to_lowercase().is_in(MISSING), None)
+    elif values.dtype.is_float():
+        values = values.fill_nan(None)
+    numbers = values.cast(pl.Float64, strict=False)
+    infinite = numbers.is_infinite().fill_null(False)
+    return numbers, (numbers.is_null() & values.is_not_null()) | infinite
+
+
+def _microseconds(values: pl.Series) -> pl.Series:
+    """Dates, times and durations as whole numbers of one unit, whatever theirs is."""
+    if values.dtype in (pl.Date, pl.Datetime):
+        return values.cast(pl.Datetime("us")).to_physical()
+    if values.dtype == pl.Duration:
+        return values.cast(pl.Duration("us")).to_physical()
+    return values.to_physical() // 1000  # a time of day has nanoseconds
+
+
+def numbers_of(table: Table, name: str) -> pl.Series:
+    values = table.column(name, "--features")
+    numbers, wrong = as_numbers(values)
+    if wrong.any():
+        row = table.first(wrong)
+        raise TableError(
+            f"{table.place(row)}: column '{name}' is a number, but holds {values[row]!r} there; "
+            "correct it, or leave it empty"
+        )
+    return numbers
+
+
+def tags_of(table: Table, name: str) -> tuple[np.ndarray, pl.Series, int]:
+    """Row [T] and text [T] of each tag, a tag once per row; and how many rows have no list."""
+    values = table.column(name, "--features")
+    if values.dtype == pl.String:
+        values = _decode(table, name, values)
+    if not isinstance(values.dtype, pl.List | pl.Array):
+        raise TableError(f"{table.name}: column '{name}' holds no lists")
+    lists = values.cast(pl.List(pl.String)).rename("tag").to_frame().with_row_index("row")
+    flat = lists.explode("tag").with_columns(pl.col("tag").str.strip_chars())
+    flat = flat.filter(pl.col("tag").is_not_null() & (pl.col("tag") != "")).unique(
+        maintain_order=True
+    )
+    return flat["row"].to_numpy(), flat["tag"], values.null_count()
+
+
+def _decode(table: Table, name: str, values: pl.Series) -> pl.Series:
+    """JSON lists; the first that is none is named."""
+    try:
+        return values.str.json_decode(pl.List(pl.String))
+    except pl.exceptions.PolarsError:
+        for row, text in enumerate(values):
+            try:
+                good = text is None or isinstance(json.loads(text), list)
+            except ValueError:
+                good = False
+            if not good:
+                raise TableError(
+                    f"{table.place(row)}: column '{name}' holds lists of tags, but {text!r} is no "
+                    'JSON list such as ["red", "blue"]'
+                ) from None
+        raise TableError(
+            f"{table.name}: column '{name}' holds lists of lists: tags are words or numbers"
+        ) from None
+
+
+def one_hot(
+    rows: np.ndarray, values: pl.Series, known: list[str], num_rows: int, missing: int
+) -> Encoded:
+    """A one at (row, place of the value among the known ones); what is unknown is counted."""
+    column = positions(values, pl.Series(known, dtype=pl.String))
+    there = column >= 0
+    unseen = int((~there).sum()) - values.null_count()
+    entries = (np.ones(int(there.sum()), np.float32), (rows[there], column[there]))
+    block = scipy.sparse.csr_matrix(entries, shape=(num_rows, len(known)))
+    return Encoded(block, missing, unseen)
