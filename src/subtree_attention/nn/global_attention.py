@@ -87,6 +87,11 @@ class GlobalAttention(nn.Module):
         out = heads.sum(1).to(self.weight.dtype)
         return self.weight * (out if self.lin is None else self.lin(out))
 
+    def per_head(self, heads: int, channels: int) -> Tensor:
+        """What each head is multiplied by on its way to the output, [H, out_channels, c]."""
+        widen = torch.eye(channels).to(self.weight) if self.lin is None else self.lin.weight
+        return (self.weight * widen).expand(heads, -1, -1)
+
 
 def _read(
     query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, batch_size: int | None
