@@ -92,7 +92,17 @@ def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("train",), ("tune",), ("evaluate",), ("bench",), ("datasets",), ("info",)]
+    "command",
+    [
+        (),
+        ("train",),
+        ("tune",),
+        ("evaluate",),
+        ("explain",),
+        ("bench",),
+        ("datasets",),
+        ("info",),
+    ],
 )
 def test_help_is_there(command: tuple[str, ...], run: Callable[..., Outcome]) -> None:
     code, out, _ = run(*command, "--help")

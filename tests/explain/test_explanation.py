@@ -230,6 +230,9 @@ class TestTop:
         (lambda e: e(-1), "root must be at least 0, got -1"),
         (lambda e: e(0).level(4), "there is no hop 4 to explain: this model reads 0, 1, 2, 3"),
         (lambda e: e(0).level(1).top(3, "size"), "unknown order 'size'"),
+        (lambda e: e(0).level(1).top(3, "contribution"), "contributions are to a class"),
+        (lambda e: e(0).level(1).contributions(3), "there is no class 3: .* classes 0 to 2"),
+        (lambda e: e(0).importance(-1), "class must be at least 0, got -1"),
         (lambda e: e(0).walk(0, 1), "no walk of 0 steps leads from node 1 to 0"),
     ],
 )
@@ -238,6 +241,12 @@ def test_mistakes_are_refused_in_words(call, message):
     explainer = Explainer(model, torch.randn(9, 5), EDGES["undirected"].graph())
     with pytest.raises(ValueError, match=message):
         call(explainer)
+
+
+def test_a_batch_that_does_not_fit_is_refused():
+    model, graph = STAGNN(5, 8, 3, global_attention="only"), EDGES["undirected"].graph()
+    with pytest.raises(ValueError, match=r"batch must have shape \[9\]"):
+        Explainer(model, torch.randn(9, 5), graph, batch=torch.zeros(4, dtype=torch.long))
 
 
 def test_other_models_are_refused():

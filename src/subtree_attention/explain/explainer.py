@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .. import _check, ops
 from ..nn import STAGNN, STAConv
+from ..nn.global_attention import check_batch
 from ..nn.linear import check_features
 from ..nn.model import evaluating
 from ..ops.recurrence import divide
@@ -82,6 +83,8 @@ class Explainer:
         # Heads first, [H, N, .]: what is read of one head lies together.
         heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
         self._query, self._key, self._value = heads_first
+        if batch is not None:
+            check_batch(batch, graph.num_nodes, None)
         self._batch = None if batch is None else batch.cpu()
         self._walks = Walks(graph)
         self._copy_weights(conv)

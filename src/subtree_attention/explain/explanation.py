@@ -82,9 +82,15 @@ class Level:
 
     def contributions(self, cls: int) -> Tensor:
         """What each node adds to the logit of a class through each head, [n, H], signed."""
+        _check.integer("class", cls, 0)
+        classes = self.output_map.size(1)
+        if cls >= classes:
+            raise ValueError(f"there is no class {cls}: the model has classes 0 to {classes - 1}")
         return self._contributions(self._places, self.output_map[:, [cls]])[..., 0].t()
 
-    def top(self, count: int, by: str = "share", cls: int = 0) -> tuple[list[Source], Rest]:
+    def top(
+        self, count: int, by: str = "share", cls: int | None = None
+    ) -> tuple[list[Source], Rest]:
         """The nodes that matter most, and the others added up.
 
         Args:
@@ -96,7 +102,12 @@ class Level:
         _check.integer("count", count, 0)
         _check.known("order", by, ORDERS)
         attention = self.attention
-        key = attention.sum(1) if by == "share" else self.contributions(cls).sum(1).abs()
+        if by == "share":
+            key = attention.sum(1)
+        elif cls is None:
+            raise ValueError("contributions are to a class: say which by cls=")
+        else:
+            key = self.contributions(cls).sum(1).abs()
         chosen = key.topk(min(count, len(key))).indices
         places = self._places[chosen]
         parts = self._contributions(places, self.output_map).transpose(0, 1)  # [count, H, C]

@@ -87,9 +87,10 @@ class Walks:
         for level in range(hop, 0, -1):
             steps = self._log_transpose[[nodes[-1]]]
             there = reached[level - 1].nodes
-            found = np.isin(steps.indices, there)
+            places = np.searchsorted(there, steps.indices).clip(max=len(there) - 1)
+            found = there[places] == steps.indices
             targets, logs = steps.indices[found], steps.data[found]
-            total = logs + best[level - 1][np.searchsorted(there, targets)]
+            total = logs + best[level - 1][places[found]]
             # Entries of a row need not ascend, and the first of the largest would be by chance.
             chosen = np.lexsort((targets, -total))[0]
             log_probability += float(logs[chosen])
