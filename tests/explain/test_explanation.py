@@ -168,6 +168,16 @@ def test_edges_sparse_features_and_half_precision():
     assert_all_close([explain(half, x.bfloat16(), edges.graph(), 3).logits], [expected], 5e-2)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("aggregation", list(AGGREGATIONS))
+def test_a_model_on_a_gpu_is_explained_too(aggregation):
+    graph = EDGES["directed-weighted"].graph(device="cuda")
+    model = STAGNN(5, 8, 3, aggregation=aggregation, global_attention="beside")
+    model, x = randomised(model).double().cuda(), torch.randn(13, 5).double().cuda()
+    explanation, expected = explain(model, x, graph, 3), model(x, graph)[3]
+    assert_all_close([explanation.logits], [expected.cpu()], FLOAT64_ERROR)
+
+
 def test_there_is_no_dropout_and_the_model_stays_as_it_was():
     graph = EDGES["undirected"].graph()
     model, x = randomised(STAGNN(5, 8, 3, dropout=0.5)).double(), torch.randn(9, 5).double()

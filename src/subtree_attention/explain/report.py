@@ -58,7 +58,7 @@ class Names:
             )
         if name in self.ids:
             return self.ids.index(name)
-        near = get_close_matches(name, self.ids, n=3, cutoff=0.5)
+        near = get_close_matches(name, self.ids, n=3, cutoff=0.7)
         hint = " Near: " + ", ".join(f"'{other}'" for other in near) if near else ""
         raise ValueError(f"there is no node '{name}' among {self.num_nodes:,} ids.{hint}")
 
