@@ -12,7 +12,8 @@ is. The root keeps its own features all along: the question is which other nodes
 - only: all other nodes lose theirs. The fewer predictions change, the better (fidelity-).
 
 Beside the share of predictions that change stands the mean fall of the predicted class's
-probability. GNNExplainer is PyG's, with node masks.
+probability, and the paired difference of that fall with its standard error over the roots (of one
+model on one split). GNNExplainer is PyG's, with node masks.
 """
 
 import argparse
@@ -62,7 +63,10 @@ def main() -> None:
         "random": lambda root: torch.rand(data.num_nodes),
     }
     results = {name: measure(model, data, roots, rank) for name, rank in methods.items()}
+    ours, *others = results
+    differences = {name: compare(results[ours], results[name]) for name in others}
     print_table(results)
+    print_differences(differences)
     write_json(
         arguments.out,
         {
@@ -72,6 +76,7 @@ def main() -> None:
             "sizes": SIZES,
             "gnn_explainer_epochs": arguments.epochs,
             "methods": results,
+            "differences": differences,
             "config": config.to_dict(),
             "environment": environment(torch.device("cpu")),
         },
@@ -106,10 +111,10 @@ def probabilities(model: STAGNN, data: Data, root: int, present: Tensor) -> Tens
 
 
 def measure(model: STAGNN, data: Data, roots: list[int], rank: Ranking) -> dict:
-    """The mean over the roots, for each size, and the seconds that a ranking takes."""
-    changed = torch.zeros(2, len(SIZES))  # without, only
-    fallen, seconds = torch.zeros(2, len(SIZES)), 0.0
-    for root in roots:
+    """For each size, the share of roots that change and every root's fall; seconds of a ranking."""
+    changed = torch.zeros(2, len(SIZES), len(roots))  # without, only
+    fallen, seconds = torch.zeros_like(changed), 0.0
+    for column, root in enumerate(roots):
         started = time.perf_counter()
         importance = rank(root)
         seconds += time.perf_counter() - started
@@ -125,17 +130,32 @@ def measure(model: STAGNN, data: Data, roots: list[int], rank: Ranking) -> dict:
             without[root] = 1
             for row, present in enumerate((without, chosen)):
                 after = probabilities(model, data, root, present)
-                changed[row, place] += int(after.argmax()) != predicted
-                fallen[row, place] += float(before[predicted] - after[predicted])
-    return {
-        "without": {"changed": mean(changed[0], roots), "fallen": mean(fallen[0], roots)},
-        "only": {"changed": mean(changed[1], roots), "fallen": mean(fallen[1], roots)},
-        "seconds": seconds / len(roots),
+                changed[row, place, column] = int(after.argmax()) != predicted
+                fallen[row, place, column] = float(before[predicted] - after[predicted])
+    parts = {
+        part: {
+            "changed": rounded(changed[row].mean(1)),
+            "fallen": rounded(fallen[row].mean(1)),
+            "fallen_each": [rounded(falls) for falls in fallen[row]],
+        }
+        for row, part in enumerate(("without", "only"))
     }
+    return {**parts, "seconds": seconds / len(roots)}
 
 
-def mean(sums: Tensor, roots: list[int]) -> list[float]:
-    return [round(value / len(roots), 6) for value in sums.tolist()]
+def compare(ours: dict, other: dict) -> dict:
+    """Ours less the other's fall on the same roots: mean and standard error, for each size."""
+    result = {}
+    for part in ("without", "only"):
+        falls = (torch.tensor(method[part]["fallen_each"]) for method in (ours, other))
+        difference = next(falls) - next(falls)
+        error = difference.std(1) / difference.size(1) ** 0.5
+        result[part] = {"mean": rounded(difference.mean(1)), "standard_error": rounded(error)}
+    return result
+
+
+def rounded(values: Tensor) -> list[float]:
+    return [round(value, 6) for value in values.tolist()]
 
 
 def print_table(results: dict) -> None:
@@ -149,6 +169,14 @@ def print_table(results: dict) -> None:
     print("seconds for an explanation")
     for name, result in results.items():
         print(f"  {name:<22}{result['seconds']:.4f}")
+
+
+def print_differences(differences: dict) -> None:
+    for part in ("without", "only"):
+        print(f"{part}: fall of STAExplainer less that of the other, and its standard error")
+        for name, parts in differences.items():
+            pairs = zip(parts[part]["mean"], parts[part]["standard_error"], strict=True)
+            print(f"  {name:<22}" + "".join(f"{m:>8.3f} ({e:.3f})" for m, e in pairs))
 
 
 if __name__ == "__main__":
