@@ -93,7 +93,17 @@ def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("train",), ("tune",), ("evaluate",), ("predict",), ("bench",), ("datasets",), ("info",)],
+    [
+        (),
+        ("train",),
+        ("tune",),
+        ("evaluate",),
+        ("predict",),
+        ("explain",),
+        ("bench",),
+        ("datasets",),
+        ("info",),
+    ],
 )
 def test_help_is_there(command: tuple[str, ...], run: Callable[..., Outcome]) -> None:
     code, out, _ = run(*command, "--help")

@@ -10,7 +10,8 @@ def test_the_python_example_runs_and_its_shapes_are_true() -> None:
     [example] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     names: dict[str, object] = {}
     exec(example, names)
-    for name, shape in (("logits", (34, 4)), ("h", (34, 32)), ("weights", (34, 4))):
+    shapes = {"logits": (34, 4), "h": (34, 32), "weights": (34, 4), "parts": (6, 4, 4)}
+    for name, shape in shapes.items():
         assert names[name].shape == shape  # type: ignore[attr-defined]
 
 

@@ -4,6 +4,7 @@ __version__ = "0.1.0"
 
 from . import aggregation, feature_maps, ops
 from . import data as datasets
+from .explain import Explainer, Explanation, STAExplainer, explain
 from .graph import Graph
 from .nn import STAGNN, STAConv, global_attention
 from .ops import attention, subtree_attention
@@ -13,11 +14,15 @@ from .train import Config, fit, load, load_data, predict, recipe
 __all__ = [
     "STAGNN",
     "Config",
+    "Explainer",
+    "Explanation",
     "Graph",
     "STAConv",
+    "STAExplainer",
     "aggregation",
     "attention",
     "datasets",
+    "explain",
     "feature_maps",
     "fit",
     "from_networkx",

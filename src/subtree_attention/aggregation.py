@@ -105,6 +105,21 @@ class HopAggregation(nn.Module, ABC):
     def forward(self, levels: Tensor) -> Tensor:
         """[K + 1, N, H, c] -> [N, H, width]."""
 
+    @abstractmethod
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        """What each level of one node is multiplied by on its way to the output.
+
+        AGGR is linear in the levels, given its weights; those of the attention read-out come from
+        the levels themselves.
+
+        Args:
+            mix: `[H, out_channels, width]`, what the aggregated heads are multiplied by.
+            levels: `[K + 1, H, c]`, gated, of the node.
+
+        Returns:
+            `[K + 1, H, out_channels, c]`
+        """
+
     def extra_repr(self) -> str:
         return f"hops={self.hops}"
 
@@ -116,6 +131,9 @@ class _WeightedSum(HopAggregation):
     def forward(self, levels: Tensor) -> Tensor:
         weights = self.hop_weights().expand(-1, self.heads)
         return torch.einsum("knhc,kh->nhc", levels, weights)
+
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        return self.hop_weights()[..., None, None] * mix
 
 
 class GPR(_WeightedSum):
@@ -158,6 +176,10 @@ class Concat(HopAggregation):
     def forward(self, levels: Tensor) -> Tensor:
         return levels.permute(1, 2, 0, 3).flatten(2)
 
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        blocks = mix.unflatten(2, (self.hops + 1, self.channels))  # [H, out, K + 1, c]
+        return blocks.permute(2, 0, 1, 3)
+
 
 class AttentionReadout(HopAggregation):
     r""":math:`\mathrm{STA}_0 + \sum_{k \ge 1} \beta_k \mathrm{STA}_k`, one beta per node and head.
@@ -185,6 +207,10 @@ class AttentionReadout(HopAggregation):
 
     def forward(self, levels: Tensor) -> Tensor:
         return levels[0] + (self.beta(levels)[..., None] * levels[1:]).sum(0)
+
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        beta = self.beta(levels[:, None]).squeeze(1)  # [K, H]
+        return torch.cat([torch.ones_like(levels[:1, :, 0]), beta])[..., None, None] * mix
 
 
 AGGREGATIONS: dict[str, type[HopAggregation]] = {

@@ -1,4 +1,4 @@
-"""The command `sta`: train, tune, evaluate, predict, bench, reproduce, datasets, info.
+"""The command `sta`: train, tune, evaluate, predict, explain, bench, reproduce, datasets, info.
 
 A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
 in exit code 1; neither shows a traceback.
@@ -6,6 +6,7 @@ in exit code 1; neither shows a traceback.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from . import __version__, _check, data
+from .explain.explanation import ORDERS
 from .ops.backends import BACKENDS
 from .train import folder as store
 from .train.config import Config
@@ -411,6 +413,65 @@ def predict(
     write(predictions, out, force)
     line = f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}"
     out_console.print(line, soft_wrap=True, markup=False)
+
+
+@app.command()
+def explain(
+    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    node: Annotated[
+        str, typer.Argument(help="The node: its id, or its number where nodes have no ids.")
+    ],
+    top: Annotated[int, typer.Option(help="Nodes to name in each level.")] = 5,
+    hops: Annotated[
+        int | None, typer.Option(help=r"Name nodes up to this hop only. \[default: all]")
+    ] = None,
+    cls: Annotated[
+        str | None,
+        typer.Option(
+            "--class", help=r"Class to explain, by name or number. \[default: the predicted one]"
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            help="Which nodes are named: those with the largest 'share' of the attention, or the "
+            "largest 'contribution' to the logit, of either sign."
+        ),
+    ] = "share",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Show why a node got its prediction: which nodes, hops and heads made its logit.
+
+    STA's logit is a sum over the levels of the rooted subtree, its heads and its nodes, so this is
+    exact and nothing is estimated: what is shown, with the rest of each level, adds up to the
+    logit. For every node named: its true label and its split, the share of each head's attention,
+    what it adds to the logit of the predicted class and of the runner-up, and the most probable
+    walk by which it is reached. Of several runs in the folder, the one with the best validation
+    score is asked.
+
+    [bold]Examples[/bold]
+
+    sta explain runs/mine 7
+
+    sta explain runs/mine 7 --top 10 --hops 2 --by contribution
+
+    sta explain runs/mine 7 --class 3         why not class 3?
+
+    sta explain runs/mine 7 --json > why.json
+    """
+    from .explain import report as reports
+
+    for name, value in (("top", top), ("hops", hops)):
+        if value is not None:
+            _check.integer(name, value, 0)
+    _check.known("order", by, ORDERS)
+    result = reports.of_run(run, node, cls, top, hops, by, data_dir, mirror)
+    if as_json:
+        typer.echo(json.dumps(result, indent=2, allow_nan=False))
+    else:
+        out_console.print(reports.show(result))
 
 
 @app.command()

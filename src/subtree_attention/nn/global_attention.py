@@ -48,7 +48,7 @@ def global_attention(
     check_eps(eps)
     query, key, value, squeeze = check_heads(query, key, value)
     if batch is not None:
-        batch_size = _check_batch(batch, len(value), batch_size)
+        batch_size = check_batch(batch, len(value), batch_size)
     with torch.autocast(value.device.type, enabled=False):
         query, key, value, _ = one_dtype(query, key, value, None)
         if similarity is not None:
@@ -87,6 +87,11 @@ class GlobalAttention(nn.Module):
         out = heads.sum(1).to(self.weight.dtype)
         return self.weight * (out if self.lin is None else self.lin(out))
 
+    def per_head(self, heads: int, channels: int) -> Tensor:
+        """What each head is multiplied by on its way to the output, [H, out_channels, c]."""
+        widen = torch.eye(channels).to(self.weight) if self.lin is None else self.lin.weight
+        return (self.weight * widen).expand(heads, -1, -1)
+
 
 def _read(
     query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, batch_size: int | None
@@ -95,13 +100,13 @@ def _read(
     if batch is None:
         state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
         return torch.einsum("nhd,hde->nhe", query, state)
-    assert batch_size is not None  # comes with a batch, see _check_batch
+    assert batch_size is not None  # comes with a batch, see check_batch
     own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
     state = own.new_zeros(batch_size, *own.shape[1:]).index_add(0, batch, own)
     return recurrence.read(query, state[batch])
 
 
-def _check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
+def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
     """The number of graphs in a batch; looks at its values only where that is not given."""
     if batch.is_floating_point() or batch.dtype == torch.bool:
         raise TypeError(f"batch must hold integers, the graph of each node, got {batch.dtype}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import Linear
@@ -31,6 +32,7 @@ class HeadMix(nn.Module):
     ) -> None:
         super().__init__()
         self.mix, self.dropout = _check.known("head_mix", mix, HEAD_MIXES), dropout
+        self.heads, self.width = heads, width
         mixed = width if mix == "sum" else heads * width
         needed = width != out_channels or (mix == "linear" and heads > 1)
         self.lin = Linear(mixed, out_channels, bias=bias) if needed else None
@@ -46,3 +48,11 @@ class HeadMix(nn.Module):
             return out
         # The operator returns float32, whatever precision the layer has.
         return self.lin(F.dropout(out, self.dropout, self.training).to(self.lin.weight.dtype))
+
+    def per_head(self) -> Tensor:
+        """What each head is multiplied by on its way to the output, [H, out_channels, width]."""
+        if self.lin is None:
+            return torch.eye(self.width).expand(self.heads, -1, -1)
+        if self.mix == "sum":
+            return self.lin.weight.expand(self.heads, -1, -1)
+        return self.lin.weight.unflatten(1, (self.heads, self.width)).transpose(0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -123,19 +124,26 @@ class STAGNN(nn.Module):
         self, x: Tensor, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H]; no dropout."""
-        modes = {module: module.training for module in self.modules()}
-        self.eval()
-        try:
+        with evaluating(self):
             return self.conv.attention(self.hidden(x), edge_index, root, hop, edge_weight)
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.lin.in_channels}, {self.lin.out_channels}, "
             f"{self.conv.out_channels}, hops={self.conv.hops}, heads={self.conv.heads})"
         )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; afterwards every part of it is as it was."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def key_channels(hidden_channels: int, heads: int) -> int:

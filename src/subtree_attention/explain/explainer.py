@@ -1,0 +1,195 @@
+r"""From a model, a graph and a root to an `Explanation`.
+
+Given the attention weights, STA's output is linear in the values, so the parts add up to the
+logit. Row i of A^k is found by k steps from the root, over the reached nodes only: O(K E).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _check, ops
+from ..nn import STAGNN, STAConv
+from ..nn.global_attention import check_batch
+from ..nn.linear import check_features
+from ..nn.model import evaluating
+from ..ops.recurrence import divide
+from .explanation import GLOBAL, Explanation, Level, Reached, select
+from .walks import Reach, Walks
+
+
+def explain(
+    model: STAGNN | STAConv,
+    x: Tensor,
+    edge_index: Any,
+    root: int,
+    edge_weight: Tensor | None = None,
+    batch: Tensor | None = None,
+) -> Explanation:
+    """What the logits of one root are made of; exact, and without dropout.
+
+    Args:
+        model: an :class:`STAGNN`, or an :class:`STAConv` whose output is to be explained.
+        x: `[N, in_channels]`
+        edge_index: any adjacency that :class:`Graph` takes, or a Graph.
+        root: the node whose logits are explained.
+        edge_weight: `[E]`, with an edge_index only.
+        batch: `[N]`, the graph of each node, for global attention.
+
+    To explain several roots, make one :class:`Explainer`: this makes one for every call.
+    """
+    return Explainer(model, x, edge_index, edge_weight, batch)(root)
+
+
+class Explainer:
+    """Explains any root of a graph: what does not depend on the root is computed once.
+
+    Args:
+        model: see :func:`explain`, like all that follow. Later changes of it are not seen.
+
+    Example:
+        >>> explainer = Explainer(model, x, graph)  # doctest: +SKIP
+        >>> explainer(7).logits  # doctest: +SKIP
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        model: STAGNN | STAConv,
+        x: Tensor,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> None:
+        if not isinstance(model, STAGNN | STAConv):
+            raise TypeError(f"only STAGNN and STAConv are explained, got {type(model).__name__}")
+        check_features(x)
+        with evaluating(model):
+            conv = model.conv if isinstance(model, STAGNN) else model
+            hidden = model.hidden(x) if isinstance(model, STAGNN) else x
+            graph = conv._as_graph(edge_index, edge_weight, hidden)
+            query, key, value, _ = ops.one_dtype(*conv._project(hidden), None)
+            if conv.similarity is None:
+                query, key = ops.map_features(conv.feature_map, query, key)
+        self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
+        self._similarity, self._eps = conv.similarity, conv.eps
+        self._global_attention = conv.global_attention
+        # Heads first, [H, N, .]: what is read of one head lies together.
+        heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
+        self._query, self._key, self._value = heads_first
+        if batch is not None:
+            check_batch(batch, graph.num_nodes, None)
+        self._batch = None if batch is None else batch.cpu()
+        self._walks = Walks(graph)
+        self._copy_weights(conv)
+
+    def _copy_weights(self, conv: STAConv) -> None:
+        """All that stands between a head's values and the logits."""
+        lin = conv.head_mix.lin
+        no_bias = self._value.new_zeros(conv.out_channels)
+        self._bias = no_bias if lin is None or lin.bias is None else self._like_values(lin.bias)
+        self._mix = self._like_values(conv.head_mix.per_head())
+        self._gate = self._like_values(conv.gate())
+        self._aggregation = copy.deepcopy(conv.aggregation).cpu()
+        self._global_map = self._mix
+        if conv.beside is not None:
+            per_head = conv.beside.per_head(conv.heads, conv.value_channels)
+            self._global_map = self._like_values(per_head)
+
+    @torch.no_grad()
+    def __call__(self, root: int) -> Explanation:
+        """The explanation of a root."""
+        if _check.integer("root", root, 0) >= self.num_nodes:
+            raise ValueError(f"root {root} is not a node: the graph has {self.num_nodes} nodes")
+        reached: list[Reach] = []
+        levels: list[Level] = []
+        if self._global_attention != "only":
+            reached = self._walks.reach(root, self.hops)
+            levels = self._subtree(root, reached)
+        if self._global_attention is not None:
+            levels.append(self._everywhere(root))
+        return Explanation(root, levels, self._bias, self.num_nodes, self._walks, reached)
+
+    def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
+        """Levels 0 .. K."""
+        union = _union([row.nodes for row in rows], self.num_nodes)
+        place_of = torch.empty(self.num_nodes, dtype=torch.long)
+        place_of[union] = torch.arange(len(union))
+        places = [place_of[torch.from_numpy(row.nodes)] for row in rows]
+        values, scores = select(self._value, union), self._scores(root, union)
+        attention = self._value.new_zeros(self.heads, len(rows), len(union))
+        attention[:, 0, places[0]] = 1  # at hop 0 a root attends to itself
+        for hop in range(1, len(rows)):
+            mass = torch.from_numpy(rows[hop].mass)
+            shares = self._shares(mass, select(scores, places[hop]), self._eps)
+            attention[:, hop].index_copy_(1, places[hop], shares)
+        sums = torch.bmm(attention, values).transpose(0, 1)  # STA_0 .. STA_K: [K + 1, H, c]
+        maps, reached = self._maps(sums), Reached(union, values, attention)
+        return [
+            Level(hop, maps[hop], _mapped(maps[hop], sums[hop]), reached, hop, places[hop])
+            for hop in range(len(rows))
+        ]
+
+    def _maps(self, sums: Tensor) -> Tensor:
+        """From STA_0 .. STA_K of the root to logits: [K + 1, H, c] -> [K + 1, H, C, c]."""
+        gate = self._gate[..., None]
+        return gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
+
+    def _everywhere(self, root: int) -> Level:
+        """Global attention: every node of the root's graph."""
+        nodes = torch.arange(self.num_nodes)
+        if self._batch is not None:
+            nodes = nodes[self._batch == self._batch[root]]
+        eps = self._eps if self._similarity is None else 0.0  # softmax has none here
+        mass = torch.ones(len(nodes), dtype=torch.float64)
+        attention = self._shares(mass, self._scores(root, nodes), eps).unsqueeze(1)
+        reached = Reached(nodes, select(self._value, nodes), attention)
+        total = _mapped(self._global_map, torch.bmm(attention, reached.values).squeeze(1))
+        places = torch.arange(len(nodes))
+        return Level(GLOBAL, self._global_map, total, reached, 0, places)
+
+    def _scores(self, root: int, nodes: Tensor) -> Tensor:
+        """q.k of the root and n nodes (over sqrt(d) for softmax), [H, n], in float64."""
+        query = self._query[:, root, :, None]
+        scores = torch.bmm(select(self._key, nodes), query).squeeze(-1).double()
+        return scores if self._similarity is None else scores / math.sqrt(query.size(1))
+
+    def _shares(self, mass: Tensor, scores: Tensor, eps: float) -> Tensor:
+        """Attention from what arrives [n] and the scores [H, n]: -> [H, n]."""
+        if self._similarity is None:
+            weights = mass * scores
+            total = weights.sum(1, keepdim=True) + eps
+        else:
+            peak = scores.amax(1, keepdim=True) if len(mass) else scores.new_zeros(self.heads, 1)
+            weights = mass * (scores - peak).exp()  # so that none overflows
+            total = weights.sum(1, keepdim=True)
+            if eps:  # it belongs to the sum of the plain exponentials
+                total = total + eps * (-peak).exp()
+        return divide(weights, total).to(self._value)
+
+    def _like_values(self, tensor: Tensor) -> Tensor:
+        """A copy, so that later changes of the model do not reach in."""
+        return tensor.detach().clone().to(self._value)
+
+
+def _union(nodes: list[np.ndarray], num_nodes: int) -> Tensor:
+    """All nodes of some levels, ascending; all of the graph where that is most of them anyway.
+
+    Then keys and values are used where they lie, instead of copied.
+    """
+    seen = np.zeros(num_nodes, dtype=bool)
+    for level in nodes:
+        seen[level] = True
+    reached = np.flatnonzero(seen)
+    return torch.arange(num_nodes) if 2 * len(reached) > num_nodes else torch.from_numpy(reached)
+
+
+def _mapped(output_map: Tensor, sums: Tensor) -> Tensor:
+    """[H, C, c], [H, c] -> [H, C]."""
+    return torch.einsum("hoc,hc->ho", output_map, sums)

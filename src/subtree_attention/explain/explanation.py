@@ -1,0 +1,225 @@
+"""What a logit of one root is made of: levels of its subtree, heads and source nodes.
+
+`Explanation` holds factors (attention, values, maps) and multiplies them out for what is asked,
+so it is small even where a root reaches a large graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _check
+from .walks import Reach, Walk, Walks
+
+ORDERS = ("share", "contribution")
+GLOBAL = "global"
+"""The name of global attention's level, which has no hop."""
+
+
+class Source(NamedTuple):
+    """A node of a level: its share of the attention [H], and what it adds to each logit [H, C]."""
+
+    node: int
+    attention: Tensor
+    contribution: Tensor
+
+
+class Rest(NamedTuple):
+    """The nodes of a level that are not shown, as one: how many, and their sums [H], [H, C]."""
+
+    nodes: int
+    attention: Tensor
+    contribution: Tensor
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the levels of a root share, so that none of them copies it: n nodes in all.
+
+    Attributes:
+        nodes: `[n]`, ascending.
+        values: `[H, n, c]`
+        attention: `[H, L, n]`, the shares of all levels; 0 where a node is not in a level.
+    """
+
+    nodes: Tensor
+    values: Tensor
+    attention: Tensor
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a rooted subtree, or all nodes for global attention.
+
+    Attributes:
+        hop: k, or "global".
+        output_map: `[H, C, c]`, from a head's values to logits: hop weight, gate and W_O.
+        total: `[H, C]`, what the level adds to each logit through each head.
+    """
+
+    hop: int | str
+    output_map: Tensor
+    total: Tensor
+    _reached: Reached
+    _row: int
+    _places: Tensor
+
+    @property
+    def nodes(self) -> Tensor:
+        """The nodes of the level, ascending, [n]."""
+        return select(self._reached.nodes, self._places)
+
+    @property
+    def attention(self) -> Tensor:
+        """The share of each node, [n, H]; those of a head sum to 1, less what eps takes."""
+        return self._attention(self._places).t()
+
+    def contributions(self, cls: int) -> Tensor:
+        """What each node adds to the logit of a class through each head, [n, H], signed."""
+        _check.integer("class", cls, 0)
+        classes = self.output_map.size(1)
+        if cls >= classes:
+            raise ValueError(f"there is no class {cls}: the model has classes 0 to {classes - 1}")
+        return self._contributions(self._places, self.output_map[:, [cls]])[..., 0].t()
+
+    def top(
+        self, count: int, by: str = "share", cls: int | None = None
+    ) -> tuple[list[Source], Rest]:
+        """The nodes that matter most, and the others added up.
+
+        Args:
+            count: how many nodes.
+            by: `"share"`, the attention over all heads, or `"contribution"`, the absolute
+                contribution to the logit of `cls`.
+            cls: a class, for `"contribution"`.
+        """
+        _check.integer("count", count, 0)
+        _check.known("order", by, ORDERS)
+        attention = self.attention
+        if by == "share":
+            key = attention.sum(1)
+        elif cls is None:
+            raise ValueError("contributions are to a class: say which by cls=")
+        else:
+            key = self.contributions(cls).sum(1).abs()
+        chosen = key.topk(min(count, len(key))).indices
+        places = self._places[chosen]
+        parts = self._contributions(places, self.output_map).transpose(0, 1)  # [count, H, C]
+        shares = attention[chosen]
+        nodes = self._reached.nodes[places].tolist()
+        sources = [Source(*source) for source in zip(nodes, shares, parts, strict=True)]
+        others = len(key) - len(chosen)
+        # By subtraction, so that shown and not shown are the whole to the last digit.
+        left, added = attention.sum(0) - shares.sum(0), self.total - parts.sum(0)
+        if not others:
+            left, added = torch.zeros_like(left), torch.zeros_like(added)
+        return sources, Rest(others, left, added)
+
+    def _attention(self, places: Tensor) -> Tensor:
+        """[p] -> [H, p]."""
+        return select(self._reached.attention[:, self._row], places)
+
+    def _contributions(self, places: Tensor, maps: Tensor) -> Tensor:
+        """Of some nodes to some classes: [p], [H, m, c] -> [H, p, m]."""
+        values = select(self._reached.values, places)
+        return self._attention(places)[..., None] * torch.bmm(values, maps.transpose(1, 2))
+
+
+def select(tensor: Tensor, places: Tensor) -> Tensor:
+    """Places of the axis of nodes, which is the first of [n] and the second of [H, n, ...]."""
+    axis = min(tensor.dim() - 1, 1)
+    # Places ascend and are distinct, or are a few: as many as there are nodes means all of them.
+    if len(places) == tensor.size(axis) and bool((places[1:] > places[:-1]).all()):
+        return tensor
+    return tensor.index_select(axis, places)
+
+
+class Explanation:
+    r"""Why a root has its logits: an exact sum, nothing estimated.
+
+    .. math::
+        \mathrm{logit}_c = b_c + \sum_k \sum_h \sum_j
+            a^h_k[j] \, (M^h_k V^h_j)_c
+
+    a is the attention of the root over level k, M the weight of the hop, the gate and W_O. With
+    the attention read-out, its weights are taken as they are at this root.
+
+    Attributes:
+        root: the node explained.
+        levels: hop 0 (the root itself) to K, then global attention, as far as the model has them.
+        bias: `[C]`, what belongs to no node.
+        num_nodes: N of the graph.
+    """
+
+    def __init__(
+        self,
+        root: int,
+        levels: list[Level],
+        bias: Tensor,
+        num_nodes: int,
+        walks: Walks,
+        reached: list[Reach],
+    ) -> None:
+        self.root, self.levels, self.bias, self.num_nodes = root, levels, bias, num_nodes
+        self._walks, self._reached = walks, reached
+
+    @cached_property
+    def totals(self) -> Tensor:
+        """What each level adds to each logit through each head, [L, H, C]."""
+        return torch.stack([level.total for level in self.levels])
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """[C], the sum of all parts: what the model says, to rounding."""
+        return self.bias + self.totals.sum((0, 1))
+
+    @property
+    def predicted(self) -> int:
+        """The class with the largest logit."""
+        return int(self.logits.argmax())
+
+    def rival(self, cls: int) -> int | None:
+        """The class with the largest logit besides `cls`; None if there is no other."""
+        order = self.logits.sort(descending=True, stable=True).indices.tolist()
+        return next((other for other in order if other != cls), None)
+
+    def level(self, hop: int | str) -> Level:
+        """The level of a hop, or `"global"`."""
+        for level in self.levels:
+            if level.hop == hop:
+                return level
+        hops = ", ".join(str(level.hop) for level in self.levels)
+        raise ValueError(f"there is no hop {hop!r} to explain: this model reads {hops}")
+
+    def importance(self, cls: int) -> Tensor:
+        """What each node adds to the logit of a class over all hops and heads, [N], signed."""
+        out = self.bias.new_zeros(self.num_nodes)
+        for level in self.levels:  # nodes of a level are distinct: no sum in chance order
+            out[level.nodes] += level.contributions(cls).sum(1)
+        return out
+
+    def walk(self, hop: int, source: int) -> Walk:
+        """The most probable walk of `hop` steps from a source to the root.
+
+        The product of the transition probabilities along it is the largest; with a transition
+        matrix that has negative entries, that of their absolute values. It says through whom a
+        source is seen: all walks together are what the attention counts.
+        """
+        nodes = self.level(_check.integer("hop", hop, 0)).nodes
+        if not bool((nodes == source).any()):
+            raise ValueError(f"no walk of {hop} steps leads from node {source} to {self.root}")
+        return self._walks.trace(self._reached, self._best, hop, source)
+
+    @cached_property
+    def _best(self) -> list[np.ndarray]:
+        return self._walks.best(self._reached)
+
+    def __repr__(self) -> str:
+        hops = ", ".join(f"{level.hop}: {len(level.nodes)}" for level in self.levels)
+        return f"Explanation(root={self.root}, predicted={self.predicted}, nodes={{{hops}}})"

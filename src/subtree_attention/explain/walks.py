@@ -1,0 +1,98 @@
+"""The walks that end in one root: how much of each source arrives, and along which way most.
+
+Both look at the nodes that are reached only, so a root deep in a large graph costs no more than
+its own subtree. On the CPU, in float64.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from ..graph import Graph
+
+
+class Reach(NamedTuple):
+    """A row of a power of A: the nodes that reach the root, ascending [n], and their mass [n]."""
+
+    nodes: np.ndarray
+    mass: np.ndarray
+
+
+class Walk(NamedTuple):
+    """A walk from a source to the root, both included, and the product of its transitions."""
+
+    nodes: list[int]
+    probability: float
+
+
+class Walks:
+    """The walks of a graph; `matrix` is A, parallel edges added up and edges of weight 0 left out.
+
+    Args:
+        graph: the :class:`Graph` that the model walks on.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        rowptr, col, weight = (t.cpu().numpy() for t in graph.matrix(torch.float64)[:3])
+        size = (graph.num_nodes, graph.num_nodes)
+        self.matrix = sp.csr_array((weight, col, rowptr), size, copy=True)
+        self.matrix.sum_duplicates()
+        self.matrix.eliminate_zeros()
+
+    @cached_property
+    def _log_transpose(self) -> sp.csr_array:
+        """log |A^T|, rows send. Logarithms, because a product of many small numbers may be 0."""
+        transpose = sp.csr_array(self.matrix.T)
+        # An entry of 1 becomes 0, which is stored all the same.
+        return sp.csr_array(
+            (np.log(np.abs(transpose.data)), transpose.indices, transpose.indptr), transpose.shape
+        )
+
+    def reach(self, root: int, hops: int) -> list[Reach]:
+        """Row `root` of A^0 .. A^hops: O(edges of the reached nodes) a hop."""
+        row = sp.csr_array(([1.0], [root], [0, 1]), (1, self.matrix.shape[0]))
+        rows = [row]
+        for _ in range(hops):
+            row = row @ self.matrix
+            row.eliminate_zeros()
+            row.sort_indices()
+            rows.append(row)
+        return [Reach(row.indices.astype(np.int64), row.data) for row in rows]
+
+    def best(self, reached: list[Reach]) -> list[np.ndarray]:
+        """The log-probability of the most probable walk from each reached node, [n] for each hop.
+
+        With B_m[j] the best of the walks of m steps from j to the root,
+        B_m[j] = max_i A[i, j] B_(m-1)[i].
+        """
+        best = [np.zeros(1)]
+        for hop in range(1, len(reached)):
+            before = np.full(self.matrix.shape[0], -np.inf)
+            before[reached[hop - 1].nodes] = best[-1]
+            steps = self._log_transpose[reached[hop].nodes]  # every row has an entry
+            candidates = steps.data + before[steps.indices]
+            # reduceat needs a first entry even where no row is left
+            empty = not len(candidates)
+            best.append(candidates if empty else np.maximum.reduceat(candidates, steps.indptr[:-1]))
+        return best
+
+    def trace(self, reached: list[Reach], best: list[np.ndarray], hop: int, source: int) -> Walk:
+        """The most probable walk of `hop` steps from a source; of equal ones the lowest nodes."""
+        nodes, log_probability = [source], 0.0
+        for level in range(hop, 0, -1):
+            steps = self._log_transpose[[nodes[-1]]]
+            there = reached[level - 1].nodes
+            places = np.searchsorted(there, steps.indices).clip(max=len(there) - 1)
+            found = there[places] == steps.indices
+            targets, logs = steps.indices[found], steps.data[found]
+            total = logs + best[level - 1][places[found]]
+            # Entries of a row need not ascend, and the first of the largest would be by chance.
+            chosen = np.lexsort((targets, -total))[0]
+            log_probability += float(logs[chosen])
+            nodes.append(int(targets[chosen]))
+        return Walk(nodes, float(np.exp(log_probability)))
