@@ -1,4 +1,4 @@
-"""The command `sta`: train, tune, evaluate, predict, explain, bench, reproduce, datasets, info.
+"""The command `sta`: from training a graph to explaining a node, and all between.
 
 A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
 in exit code 1; neither shows a traceback.
@@ -472,6 +472,38 @@ def explain(
         typer.echo(json.dumps(result, indent=2, allow_nan=False))
     else:
         out_console.print(reports.show(result))
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.", show_default=True)] = Path(
+        "report.html"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+    device: Device = "auto",
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Write a run as one HTML page: to read, to print, to send.
+
+    The page has the settings in words, the scores of all runs, training curves, the confusion
+    matrix, calibration, hop weights and gates, what was done with each column of your own tables,
+    and the mistakes that the model is most sure of, with the nodes that led to them. It needs no
+    network and no scripts. Nothing is trained.
+
+    [bold]Examples[/bold]
+
+    sta report runs/mine
+
+    sta report runs/mine --out mine.html --force
+    """
+    from . import report as reports
+
+    reports.page.check_target(out, force)
+    findings = reports.gather(run, device=device, data_dir=data_dir, mirror=mirror)
+    reports.write(findings, out, force)
+    out_console.print(f"report of {run} written to {out}", soft_wrap=True, markup=False)
 
 
 @app.command()

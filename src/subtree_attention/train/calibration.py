@@ -20,6 +20,15 @@ PRIOR = 0.5
 
 
 @dataclass(frozen=True)
+class Bin:
+    """Nodes of like confidence: how sure the model is of them, and how often it is right."""
+
+    nodes: int
+    confidence: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
 class Trust:
     """Negative log-likelihood and expected calibration error, before and after the temperature."""
 
@@ -87,10 +96,19 @@ def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """
     if not len(labels):
         return float("nan")
+    bins = reliability(probabilities, labels)
+    return sum(bin.nodes * abs(bin.confidence - bin.accuracy) for bin in bins) / len(labels)
+
+
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
+    """The `BINS` equal bins of confidence that hold any node: probabilities [n, C], labels [n]."""
     confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
-    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(labels))
+    places = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    inside = [places == place for place in np.unique(places)]
+    return [
+        Bin(int(some.sum()), float(confidence[some].mean()), float(right[some].mean()))
+        for some in inside
+    ]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -62,6 +62,14 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+def check_free(path: Path, force: bool) -> None:
+    """Refuse a file that cannot or must not be written, before any work is done."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file")
+    if path.exists() and not force:
+        raise ValueError(f"{path} is there already: --force writes over it")
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, readable by people too."""
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

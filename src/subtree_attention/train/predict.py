@@ -149,10 +149,7 @@ def check_target(path: Path, force: bool) -> None:
     """Refuse a file that cannot or must not be written, before any work is done."""
     if path.suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: predictions are written as {' or '.join(SUFFIXES)}")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: name a file")
-    if path.exists() and not force:
-        raise ValueError(f"{path} is there already: --force writes over it")
+    store.check_free(path, force)
     if path.suffix.lower() == ".parquet":
         pl.DataFrame  # noqa: B018 - says here that polars is missing, not after the work
 
