@@ -3,8 +3,8 @@
     python benchmarks/tables.py --out results/tables.json
 
 The files are made first (random ids, four numeric columns with gaps, a category, labels of a
-tenth of the nodes; edges between ids drawn at random). They are then loaded in a fresh process,
-whose seconds and largest memory count from the call of `from_tables` and from its start.
+tenth of the nodes; edges between ids drawn at random). They are then loaded in a fresh process:
+its seconds count from the call of `from_tables`, its largest memory from its start. Linux only.
 """
 
 import argparse
@@ -21,15 +21,18 @@ import torch
 from subtree_attention.train.folder import environment, write_json
 
 LOAD = """
-import json, resource, sys, time
+import json, re, sys, time
+from pathlib import Path
 import subtree_attention as sta
-imported = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.perf_counter()
+
+def most():  # not ru_maxrss, which a process inherits from the one that started it
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 2**20
+
+imported, start = most(), time.perf_counter()
 data = sta.from_tables(sys.argv[1], sys.argv[2], target="label")
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 sizes = {"nodes": data.num_nodes, "edges": data.num_edges, "features": data.num_features}
-memory = {"peak_gb": peak / 2**20, "imports_gb": imported / 2**20}
+memory = {"peak_gib": most(), "imports_gib": imported}
 print(json.dumps({"seconds": seconds, **memory, **sizes, "notes": data.report.notes}))
 """
 
@@ -46,8 +49,8 @@ def main() -> None:
             files = write_files(Path(folder), arguments.nodes, arguments.edges, suffix)
             print(f"{suffix}: {', '.join(f'{f.stat().st_size / 2**20:.0f} MB' for f in files)}")
             results[suffix] = load(files)
-            took, peak = results[suffix]["seconds"], results[suffix]["peak_gb"]
-            print(f"  loaded in {took:.1f} s, at most {peak:.2f} GB", flush=True)
+            took, peak = results[suffix]["seconds"], results[suffix]["peak_gib"]
+            print(f"  loaded in {took:.1f} s, at most {peak:.2f} GiB", flush=True)
     about = environment(torch.device("cpu"))
     write_json(arguments.out, {"files": results, "polars": pl.__version__, "environment": about})
     print(f"written to {arguments.out}")
@@ -84,7 +87,7 @@ def load(files: list[Path]) -> dict[str, object]:
     if done.returncode:
         sys.exit(done.stderr)
     result: dict[str, object] = json.loads(done.stdout)
-    for name in ("seconds", "peak_gb", "imports_gb"):
+    for name in ("seconds", "peak_gib", "imports_gib"):
         result[name] = round(float(str(result[name])), 2)
     result["notes"] = [note.replace(f"{files[0].parent}/", "") for note in result["notes"]]  # type: ignore[attr-defined]
     return result

@@ -45,7 +45,7 @@ app = typer.Typer(
     name="sta",
     help="Subtree attention for graphs: train and inspect STAGNN.\n\n"
     "Start with 'sta train' (a small graph of handwritten digits, no download), then "
-    "'sta datasets' to see the graphs of the paper.",
+    "'sta datasets' to see the graphs of the paper. For tables of your own: 'sta train --help'.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -1,6 +1,8 @@
 """What is particular to the Numba backend: what it keeps, its memory, its threads."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -100,3 +102,20 @@ def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):
 
     monkeypatch.setattr(type(kernels.walk_home), "stats", Elsewhere())
     assert not cpu.compiled()
+
+
+def test_the_number_of_torchs_threads_is_left_alone():
+    """In a process of its own, since only the first call starts Numba's threads."""
+    code = """
+import torch
+torch.set_num_threads(1)
+from subtree_attention import Graph, subtree_attention
+graph = Graph(torch.tensor([[0, 1], [1, 0]]), 2)
+query = torch.rand(2, 1, 4, requires_grad=True)
+subtree_attention(query, query, query, graph, 2, backend="numba").sum().backward()
+print(torch.get_num_threads())
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "1", done.stderr

@@ -8,18 +8,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch_geometric.data import Data
 
-from .features import csr_tensor, is_csr
+from .features import from_named_parts, named_parts
 
 
 def save_graph(data: Data, path: Path, source: str) -> None:
     """Write x, edge_index, y and own_splits (if any); `source` says where the raw files lay."""
-    tensors = {"edge_index": data.edge_index, "y": data.y}
-    if is_csr(data.x):
-        tensors["x_values"] = data.x.values()
-        tensors["x_columns"] = data.x.col_indices()
-        tensors["x_row_starts"] = data.x.crow_indices()
-    else:
-        tensors["x"] = data.x
+    tensors = {"edge_index": data.edge_index, "y": data.y, **named_parts(data.x)}
     if "own_splits" in data:
         tensors["own_splits"] = data.own_splits
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -43,10 +37,7 @@ def read_graph(path: Path) -> Data | None:
     shape = _shape(metadata)
     if metadata.get("crc32") != _checksum(tensors, shape):
         return None
-    if "x" in tensors:
-        x = tensors["x"]
-    else:
-        x = csr_tensor(tensors["x_row_starts"], tensors["x_columns"], tensors["x_values"], shape)
+    x = from_named_parts(tensors, shape)
     data = Data(x=x, edge_index=tensors["edge_index"], y=tensors["y"])
     if "own_splits" in tensors:
         data.own_splits = tensors["own_splits"]

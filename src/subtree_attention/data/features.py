@@ -39,6 +39,27 @@ def csr_tensor(
         )
 
 
+def named_parts(x: Tensor) -> dict[str, Tensor]:
+    """Features as the strided tensors of a file: x itself, or what its CSR form is made of."""
+    if not is_csr(x):
+        return {"x": x}
+    return {
+        "x_values": x.values(),
+        "x_columns": x.col_indices(),
+        "x_row_starts": x.crow_indices(),
+    }
+
+
+def from_named_parts(
+    tensors: dict[str, Tensor], shape: tuple[int, int], trusted: bool = True
+) -> Tensor:
+    """The inverse of `named_parts`; `trusted` as in `csr_tensor`."""
+    if "x" in tensors:
+        return tensors["x"]
+    parts = (tensors["x_row_starts"], tensors["x_columns"], tensors["x_values"])
+    return csr_tensor(*parts, shape, trusted)
+
+
 def from_scipy(matrix: scipy.sparse.csr_matrix) -> Tensor:
     """A scipy matrix [N, F] as a float32 CSR tensor without stored zeros or duplicates."""
     matrix = scipy.sparse.csr_matrix(matrix, dtype=np.float32)

@@ -207,9 +207,13 @@ def _kernels() -> tuple[ModuleType, int]:
 
     from . import _numba_kernels
 
-    most = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    threads = min(torch.get_num_threads(), most)
+    ours, most = torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    threads = min(ours, most)
     numba.set_num_threads(threads)
+    if (
+        torch.get_num_threads() != ours
+    ):  # Numba starts its threads by the OpenMP that torch uses too
+        torch.set_num_threads(ours)
     return _numba_kernels, threads
 
 

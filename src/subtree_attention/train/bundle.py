@@ -18,7 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from .. import _check
-from ..data.features import csr_tensor, is_csr, values_of
+from ..data.features import from_named_parts, named_parts, values_of
 from ..graph import index_dtype
 from ..tables.build import describe
 from ..tables.recipe import Report, TableRecipe
@@ -81,13 +81,7 @@ def check_same(folder: Path, data: Data) -> None:
 
 def _tensors(data: Data) -> dict[str, Tensor]:
     dtype = index_dtype(data.num_nodes)  # half the size on disk
-    tensors = {"edge_index": data.edge_index.to(dtype), "y": data.y}
-    if is_csr(data.x):
-        tensors["x_values"] = data.x.values()
-        tensors["x_columns"] = data.x.col_indices()
-        tensors["x_row_starts"] = data.x.crow_indices()
-    else:
-        tensors["x"] = data.x
+    tensors = {"edge_index": data.edge_index.to(dtype), "y": data.y, **named_parts(data.x)}
     for name in ("edge_weight", *MASKS):
         if name in data:
             tensors[name] = data[name]
@@ -97,7 +91,7 @@ def _tensors(data: Data) -> dict[str, Tensor]:
 def _checked(tensors: dict[str, Tensor], width: Any, num_nodes: int, num_classes: int) -> Data:
     """The tensors as a graph; a `ValueError` for what could lead out of an array."""
     _check.integer("num_features", width, 0)
-    x = _features(tensors, num_nodes, width)
+    x = from_named_parts(tensors, (num_nodes, width), trusted=False)
     edge_index, y = tensors["edge_index"].long(), tensors["y"].long()
     if tuple(x.shape) != (num_nodes, width) or x.dtype != torch.float32:
         raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
@@ -119,13 +113,6 @@ def _checked(tensors: dict[str, Tensor], width: Any, num_nodes: int, num_classes
                 raise ValueError(f"{name} does not fit the labelled nodes")
             data[name] = mask
     return data
-
-
-def _features(tensors: dict[str, Tensor], num_nodes: int, width: int) -> Tensor:
-    if "x" in tensors:
-        return tensors["x"]
-    parts = (tensors["x_row_starts"], tensors["x_columns"], tensors["x_values"])
-    return csr_tensor(*parts, (num_nodes, width), trusted=False)
 
 
 def _within(values: Tensor, low: int, end: int) -> bool:
