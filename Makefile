@@ -1,11 +1,12 @@
-# Two commands, each from nothing but Python 3.11+ and make:
+# Commands, each from nothing but Python 3.11+ and make:
 #   make train   train STAGNN on the embedded graph of handwritten digits
-#   make test    lint, types and tests: everything that CI checks
+#   make test    lint, types, tests and documentation: everything that CI checks
+#   make docs    the documentation as a site, in build/site
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help train test clean
+.PHONY: help train test docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -18,10 +19,15 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mkdocs build --quiet --strict
 	$(BIN)/python -m pytest -q -n 2 --durations=15
 
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --quiet --strict
+	@echo "written to build/site: open build/site/index.html"
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # The marks are written last, so that an installation that was interrupted is taken up again.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt

@@ -46,7 +46,8 @@ def from_tables(
         edges: likewise.
         target: column of the labels; empty where the label is to be predicted.
         id: column of the ids; by default 'id', else the first.
-        source, dest: columns of the ends of an edge; by default by their usual names.
+        source: column where an edge starts; by default by its usual names.
+        dest: column where it ends, likewise.
         weight: column of the weights of the edges, none by default. Those of duplicates add up;
             without weights, duplicates are one edge.
         features: columns to use, as 'age' or with the kind as 'zip:category'; by default all.
