@@ -60,7 +60,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     edges = friends(90, 200)
     edges = {k: [f"{HOSTILE}{v}" for v in vs] if k != "strength" else vs for k, vs in edges.items()}
     data = sta.from_tables(nodes, edges, target="label")
-    config = sta.recipe(data, graph="people", runs=2, epochs=8, hops=2, heads=2)
+    config = sta.recipe(data, graph=f"{HOSTILE}people", runs=2, epochs=8, hops=2, heads=2)
     return sta.fit(config, tmp_path_factory.mktemp("own") / "out", device="cpu", data=data).folder
 
 
@@ -83,6 +83,7 @@ def test_text_of_the_users_is_never_markup(own: Path) -> None:
     assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
     assert "\u202e" not in text
     shown = HOSTILE.replace("\u202e", "\N{REPLACEMENT CHARACTER}")
+    assert f"{shown}people" in page.text  # the graph
     assert f"{shown}age" in page.text  # a column
     assert re.search(re.escape(shown) + r"p\d+", page.text)  # an id
     assert re.search(re.escape(shown) + "[rok]", page.text)  # a class
@@ -108,6 +109,40 @@ def test_scores_are_those_of_evaluate(own: Path) -> None:
     assert (found.quality.confusion == best.quality.confusion).all()
     tests = [score.test for score in scores]
     assert found.summary("test") == pytest.approx((np.mean(tests), np.std(tests, ddof=1)))
+
+
+def with_summary(own: Path, folder: Path, run: int, **changes: float) -> Path:
+    """A copy of a run folder whose run has another result."""
+    shutil.copytree(own, folder)
+    path = folder / f"run-{run}" / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return folder
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_it_is_about_the_run_with_the_best_validation_score(
+    run: int, own: Path, tmp_path: Path
+) -> None:
+    found = gather(with_summary(own, tmp_path / "copy", run, val=2.0), device="cpu")
+    assert found.best.run == run
+    epochs = [json.loads(line) for line in (own / f"run-{run}/metrics.jsonl").open()]
+    assert [epoch.loss for epoch in found.curves] == [epoch["loss"] for epoch in epochs]
+
+
+def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) -> None:
+    folder = with_summary(own, tmp_path / "copy", 0, val=2.0, best_epoch=5)
+    found = gather(folder, device="cpu")
+    charts = re.findall("<svg.*?</svg>", render(found), flags=re.DOTALL)
+    assert len(charts) == 3
+    for drawn, count in zip(charts, (1, 3), strict=False):
+        lines = re.findall(r'points="([^"]+)"', drawn)
+        assert [len(line.split()) for line in lines] == [len(found.curves)] * count
+        place = next(i for i, e in enumerate(found.curves) if e.epoch == found.best.best_epoch)
+        [mark] = re.findall(r'class="mark" x1="([\d.]+)"', drawn)
+        assert lines[0].split()[place].split(",")[0] == mark
+    assert [line.count(" ") + 1 for line in re.findall(r'points="([^"]+)"', charts[2])] == [
+        len(bins) for bins in found.bins
+    ]
 
 
 def test_confusion_and_bins_count_every_test_node(own: Path) -> None:
@@ -282,4 +317,5 @@ def test_every_recipe_has_words(name: str) -> None:
     sizes = dict.fromkeys(("nodes", "edges", "features", "classes", "labelled"), 1234)
     told = dict(describe(sta.recipe(name), sizes))
     assert list(told) == ["Graph", "Split", "Model", "Hops", "Training"]
+    assert ("ROC-AUC" in told["Training"]) == (name == "deezer")
     assert "1,234 nodes" in told["Graph"]

@@ -47,10 +47,12 @@ def render(findings: Findings) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": _percent, "signed": _signed, "heat": _heat}
+    metric = words.METRICS[findings.config.metric]
     return environment.get_template("template.html").render(
         found=findings,
         words=words.describe(findings.config, findings.sizes),
-        metric=words.METRICS[findings.config.metric],
+        metric=metric,
+        title=metric[0].upper() + metric[1:],
         curves=_curves(findings),
         reliability=_reliability(findings),
         confusion=_confusion(findings),

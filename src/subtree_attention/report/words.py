@@ -75,6 +75,8 @@ def _model(config: Config) -> str:
 def _hops(config: Config) -> str:
     if config.global_attention == "only":
         return "none: every node attends to all nodes (global attention)"
+    if config.hops == 0 and not config.global_attention:
+        return "none: every node by itself"
     levels = f"every node attends to the {config.hops} levels of the subtree below it"
     if config.hops == 1:
         levels = "every node attends to its neighbours"
