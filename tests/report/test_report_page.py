@@ -125,8 +125,8 @@ def test_it_is_about_the_run_with_the_best_validation_score(
 ) -> None:
     found = gather(with_summary(own, tmp_path / "copy", run, val=2.0), device="cpu")
     assert found.best.run == run
-    epochs = [json.loads(line) for line in (own / f"run-{run}/metrics.jsonl").open()]
-    assert [epoch.loss for epoch in found.curves] == [epoch["loss"] for epoch in epochs]
+    lines = (own / f"run-{run}/metrics.jsonl").read_text().splitlines()
+    assert [epoch.loss for epoch in found.curves] == [json.loads(line)["loss"] for line in lines]
 
 
 def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) -> None:
