@@ -5,7 +5,8 @@ import { colour } from "./colours.js";
 import { hopName, short } from "./dom.js";
 import { place } from "./layout.js";
 
-const SMALLEST = 9, LARGEST = 46, NAMED = 12;
+const SMALLEST = 9, LARGEST = 46, NAMED = 8;
+const CARD = 270; // room for the card, where the picture is wider than high
 
 export class Drawing {
   // on.point(node or null) is called with what is pointed at, on.choose(node) with a new root.
@@ -54,6 +55,8 @@ export class Drawing {
   fit() {
     this.cy.resize();
     this.cy.fit(undefined, 14);
+    const aside = (this.cy.width() - this.cy.height()) / 2;
+    if (aside > CARD / 3) this.cy.panBy({ x: Math.min(aside, CARD / 2), y: 0 });
   }
 
   zoom(by) {
@@ -131,21 +134,31 @@ function ring(hop, radius) {
 
 function mark(told, i, size, spot, named, options, classes) {
   const data = {
-    id: `node-${i}`, told, size, angle: spot.angle,
+    id: `node-${i}`, told, size, angle: spot.angle, ...outward(told, spot),
     name: named ? short(told.id, 14) : "",
     fill: classes.colour(told.predicted),
     shape: classes.shape(told.predicted),
-    truth: told.label === null ? "transparent" : classes.colour(told.label),
+    truth: classes.colour(told.label ?? told.predicted),
+    ring: told.label === null ? 0 : 2.5,
   };
   let kind = "seen";
   if (options.by === "contribution") {
     const adds = told.contribution >= 0;
     data.fill = colour(adds ? "plus" : "minus");
     data.shape = adds ? "ellipse" : "diamond";
-    data.truth = "transparent";
+    data.ring = 0;
   }
   if (told.hop === 0) kind += " root";
   return { group: "nodes", data, position: { x: spot.x, y: spot.y }, classes: kind };
+}
+
+// A name stands on the far side of the root, so that names do not meet in the middle.
+function outward(told, { angle }) {
+  const across = told.hop === 0 ? 0 : Math.sin(angle);
+  const side = across > 0.4 ? "right" : across < -0.4 ? "left" : "center";
+  const high = side === "center" ? (told.hop !== 0 && Math.cos(angle) > 0 ? "top" : "bottom") : "center";
+  const away = { right: 5, left: -5, center: 0 }[side];
+  return { side, high, awayX: away, awayY: { top: -4, bottom: 5, center: 0 }[high] };
 }
 
 function line(told, i, parent) {
@@ -163,9 +176,10 @@ function styles() {
     { selector: "node.seen", style: {
       "width": "data(size)", "height": "data(size)", "shape": "data(shape)",
       "background-color": "data(fill)", "border-width": 1, "border-color": paper,
-      "outline-width": 2.5, "outline-offset": 1, "outline-color": "data(truth)",
+      "outline-width": "data(ring)", "outline-offset": 1, "outline-color": "data(truth)",
       "label": "data(name)", "font-size": 11, "font-family": "system-ui, sans-serif", "color": ink,
-      "text-valign": "bottom", "text-margin-y": 5, "text-outline-color": paper,
+      "text-halign": "data(side)", "text-valign": "data(high)", "text-margin-x": "data(awayX)",
+      "text-margin-y": "data(awayY)", "text-outline-color": paper,
       "text-outline-width": 2, "min-zoomed-font-size": 6, "z-index": 2, "overlay-opacity": 0 } },
     { selector: "node.root", style: { "font-weight": "bold", "font-size": 13 } },
     { selector: "node.ring", style: {

@@ -1,7 +1,9 @@
-// Where nodes stand: the root in the middle, each level on a ring, near the nodes they walk through.
+// Where nodes stand: the root in the middle, each level on a ring, in the order of the nodes that
+// their walks lead through. Angles begin at the top, where each ring has a gap for its name.
 
 const RING = 62; // least distance of rings
 const GAP = 8; // between neighbours on a ring
+const NAME = 52; // the gap at the top
 
 // nodes: [{hop, parent, size}] by level -> [{x, y, angle}], and the radius of each ring.
 export function place(nodes) {
@@ -14,38 +16,38 @@ export function place(nodes) {
       spots[level[0]] = { x: 0, y: 0, angle: 0 };
       continue;
     }
-    const toward = (at) => spots[nodes[at].parent]?.angle ?? 0;
-    level.sort((a, b) => toward(a) - toward(b) || a - b);
+    const toward = wanted(level, nodes, spots);
+    level.sort((a, b) => toward.get(a) - toward.get(b) || a - b);
     const widths = level.map((at) => nodes[at].size + GAP);
-    const around = widths.reduce((sum, width) => sum + width, 0);
+    const around = widths.reduce((sum, width) => sum + width, NAME);
     radius = Math.max(radius + RING, around / (2 * Math.PI));
     rings.set(hop, radius);
-    const angles = spread(widths, around);
-    const turn = meanTurn(level.map(toward), angles);
+    const angles = spread(widths, radius);
     level.forEach((at, i) => {
-      const angle = turnOf(angles[i] + turn);
-      spots[at] = { x: radius * Math.cos(angle), y: radius * Math.sin(angle), angle };
+      const angle = angles[i];
+      spots[at] = { x: radius * Math.sin(angle), y: -radius * Math.cos(angle), angle };
     });
   }
   return { spots, rings };
 }
 
-function spread(widths, around) {
+// The angle of the node that a walk leads through; what hangs on the root itself goes in between.
+function wanted(level, nodes, spots) {
+  const loose = level.filter((at) => !nodes[nodes[at].parent]?.hop);
+  return new Map(level.map((at) => {
+    const place = loose.indexOf(at);
+    const angle = ((place + 0.5) / loose.length) * 2 * Math.PI;
+    return [at, place < 0 ? spots[nodes[at].parent].angle : angle];
+  }));
+}
+
+// Around the ring and past the gap, each with as much room as it is wide.
+function spread(widths, radius) {
+  const gap = NAME / radius;
+  const room = widths.reduce((sum, width) => sum + width, 0);
   let passed = 0;
   return widths.map((width) => {
     passed += width;
-    return ((passed - width / 2) / around) * 2 * Math.PI;
+    return gap / 2 + ((passed - width / 2) / room) * (2 * Math.PI - gap);
   });
 }
-
-// The turn of the ring that brings its nodes nearest to their parents.
-function meanTurn(wanted, angles) {
-  let x = 0, y = 0;
-  wanted.forEach((angle, i) => {
-    x += Math.cos(angle - angles[i]);
-    y += Math.sin(angle - angles[i]);
-  });
-  return Math.hypot(x, y) < 1e-6 ? 0 : Math.atan2(y, x);
-}
-
-const turnOf = (angle) => ((angle % (2 * Math.PI)) + 2 * Math.PI) % (2 * Math.PI);

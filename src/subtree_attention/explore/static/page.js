@@ -97,12 +97,22 @@ async function startPage() {
   const lists = await Promise.all(LISTS.map(([what]) => ask("list", { what })));
   return () => {
     document.title = `${graph.title} · sta explore`;
-    byId("facts").textContent = graph.title;
+    byId("start-title").textContent = graph.title;
+    byId("facts").textContent = facts();
     byId("lists").replaceChildren(
       ...LISTS.map(([, title, hint], i) => panels.list(title, hint, lists[i])));
     byId("view").hidden = true;
     byId("start").hidden = false;
   };
+}
+
+function facts() {
+  const sizes = [count(graph.nodes, "node"), count(graph.edges, "edge"), `${graph.classes.length} classes`];
+  if (graph.known) {
+    const right = percent(1 - graph.mistakes / graph.known);
+    sizes.push(`${right} of ${count(graph.known, "known label")} predicted right`);
+  }
+  return sizes.join(" · ");
 }
 
 async function rootPage(id, given) {

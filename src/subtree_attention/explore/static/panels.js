@@ -10,7 +10,7 @@ export class Panels {
 
   show(view, options) {
     document.querySelectorAll(".of-class").forEach((place) => (place.textContent = view.class));
-    byId("root").textContent = view.id;
+    byId("root").replaceChildren(el("span", { class: "quiet" }, "node "), view.id);
     byId("verdict").replaceChildren(...this.verdict(view));
     byId("classes").replaceChildren(...this.classRows(view));
     byId("hops-heads").replaceChildren(...hopRows(view));
@@ -85,6 +85,7 @@ export class Panels {
       }
       items.push(item("mark ringed", "ring: true class"));
     }
+    items.push(el("li", { class: "quiet" }, "lines: the most probable walk, dashed through nodes not shown"));
     return items;
   }
 
@@ -130,7 +131,8 @@ export class Panels {
       el("span", { class: "quiet" }, percent(node.probability)),
       el("span", { class: "pair" }, this.named(node.predicted),
         node.label !== null && node.label !== node.predicted
-          ? el("span", { class: "wrong" }, "is ", this.named(node.label)) : null)));
+          ? el("span", { class: "wrong" }, "is ", this.named(node.label)) : null,
+        node.split && el("span", { class: "quiet" }, node.split))));
     const body = items.length ? el("ol", {}, ...items) : el("p", { class: "quiet" }, "None.");
     return el("section", {}, el("h2", {}, title), el("p", { class: "quiet" }, hint), body);
   }
@@ -140,13 +142,13 @@ function hopRows(view) {
   const heads = view.levels[0].heads.length;
   const all = [...view.levels.map((level) => total(level.heads)), view.parts.bias];
   const most = Math.max(...all.map(Math.abs), 1e-12);
-  const names = ["", ...Array.from({ length: heads }, (_, i) => `head ${i + 1}`)];
-  const title = el("tr", {}, ...names.map((name) => el("th", { scope: "col" }, name)),
-    el("th", { scope: "col", colspan: "2" }, "all"));
+  const names = Array.from({ length: heads }, (_, i) => `head ${i + 1}`);
+  const title = el("tr", {}, el("td"), el("th", { scope: "col" }, "all"), el("td"),
+    ...names.map((name) => el("th", { scope: "col" }, name)));
   const row = (name, cells, whole, kind) => el("tr", { class: kind },
-    el("th", { scope: "row" }, name), ...cells.map((cell) => el("td", {}, cell)),
+    el("th", { scope: "row" }, name), el("td", {}, signed(whole)),
     el("td", { class: "bar-cell" }, kind === "total" ? null : bar(whole, most)),
-    el("td", {}, signed(whole)));
+    ...cells.map((cell) => el("td", {}, cell)));
   const sums = Array.from({ length: heads }, (_, i) => total(view.levels.map((level) => level.heads[i])));
   return [
     title,
