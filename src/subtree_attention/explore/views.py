@@ -6,7 +6,6 @@ the page shows them as text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -106,8 +105,9 @@ class Views:
         found = dict.fromkeys(exact) | dict.fromkeys(self._matches(text.casefold()))
         return [self._brief(node) for node in list(found)[:FOUND]]
 
-    def _matches(self, text: str) -> Iterator[int]:
-        starts, inside = [], []
+    def _matches(self, text: str) -> list[int]:
+        starts: list[int] = []
+        inside: list[int] = []
         for node, id in enumerate(self._folded):
             if id.startswith(text):
                 starts.append(node)
@@ -115,8 +115,7 @@ class Views:
                     break
             elif text in id and len(inside) < FOUND:
                 inside.append(node)
-        yield from starts
-        yield from inside
+        return starts + inside
 
     def listed(self, what: str) -> list[dict[str, Any]]:
         """The first nodes of a list: see `LISTS`."""
