@@ -7,23 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from odd import HOSTILE, ODD
 
 import subtree_attention as sta
 from subtree_attention.explore import Views
 from subtree_attention.explore.server import address, listen, server
-
-HOSTILE = "<script>document.title='hacked'</script><img src=x onerror=\"alert(1)\">"
-ODD = [
-    "a/b/../c",
-    "50% & more?x=1#top",
-    "say \"hi\" 'there'",
-    "två ord 猫 🌳",
-    HOSTILE,
-    "../../etc/passwd",
-    "two  spaces",
-    "back\\slash\nline",
-    "__proto__",
-]
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from conftest import HOSTILE, ODD
+from odd import HOSTILE, ODD
 from playwright.sync_api import Page, expect, sync_playwright
 
 WAYS = {"light": (1280, 900), "dark": (1280, 900), "narrow": (320, 640)}
@@ -245,3 +245,29 @@ def test_the_list_tells_the_same_as_the_picture(page, url):
     name = items.nth(2).locator("a").inner_text()
     items.nth(2).locator("a").press("Enter")
     root(page, name)
+
+
+def test_nodes_of_a_ring_have_room_and_lines_do_not_cross(page, url, views):
+    page.goto(url)
+    nodes = views.node("p1", 4)["nodes"]
+    told = [
+        {"hop": n["hop"], "parent": n["parent"], "size": 10 + 36 * (i % 3)}
+        for i, n in enumerate(nodes)
+    ]
+    told += [{"hop": "global", "parent": None, "size": 30}] * 9
+    spots = page.evaluate(
+        "async (nodes) => (await import('/static/layout.js')).place(nodes).spots", told
+    )
+    for i, (one, at) in enumerate(zip(told, spots, strict=True)):
+        for other, there in list(zip(told, spots, strict=True))[:i]:
+            if one["hop"] == other["hop"]:
+                apart = ((at["x"] - there["x"]) ** 2 + (at["y"] - there["y"]) ** 2) ** 0.5
+                assert apart >= (one["size"] + other["size"]) / 2
+    for hop in range(2, 5):  # in the order of the angles, parents come in order too
+        level = sorted(
+            (spots[i]["angle"], spots[n["parent"]]["angle"])
+            for i, n in enumerate(told)
+            if n["hop"] == hop and told[n["parent"]]["hop"] == hop - 1
+        )
+        parents = [parent for _, parent in level]
+        assert parents == sorted(parents)

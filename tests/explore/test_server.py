@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from conftest import ODD
+from odd import ODD
 from starlette.testclient import TestClient
 
 from subtree_attention.explore.server import STATIC, create_app

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from conftest import HOSTILE, ODD
+from odd import HOSTILE, ODD
 from torch_geometric.data import Data
 
 from subtree_attention import STAGNN, Graph, load, load_data

@@ -42,7 +42,7 @@ export class Drawing {
     });
     this.current = null;
     this.cy.elements().remove();
-    this.cy.style(styles());
+    this.cy.style(styles(1));
     this.cy.add(elements);
     this.fit();
     if (document.activeElement === this.container) this.point(this.at(0));
@@ -55,6 +55,7 @@ export class Drawing {
   fit() {
     this.cy.resize();
     this.cy.fit(undefined, 14);
+    this.cy.style(styles(Math.min(Math.max(1, 0.9 / this.cy.zoom()), 1.7)));
     const aside = (this.cy.width() - this.cy.height()) / 2;
     if (aside > CARD / 3) this.cy.panBy({ x: Math.min(aside, CARD / 2), y: 0 });
   }
@@ -170,21 +171,22 @@ function line(told, i, parent) {
   };
 }
 
-function styles() {
+// Where the picture is small, texts are larger than it by a factor.
+function styles(larger) {
   const ink = colour("ink"), quiet = colour("quiet"), paper = colour("paper");
   return [
     { selector: "node.seen", style: {
       "width": "data(size)", "height": "data(size)", "shape": "data(shape)",
       "background-color": "data(fill)", "border-width": 1, "border-color": paper,
       "outline-width": "data(ring)", "outline-offset": 1, "outline-color": "data(truth)",
-      "label": "data(name)", "font-size": 11, "font-family": "system-ui, sans-serif", "color": ink,
+      "label": "data(name)", "font-size": 11 * larger, "font-family": "system-ui, sans-serif", "color": ink,
       "text-halign": "data(side)", "text-valign": "data(high)", "text-margin-x": "data(awayX)",
       "text-margin-y": "data(awayY)", "text-outline-color": paper,
       "text-outline-width": 2, "min-zoomed-font-size": 6, "z-index": 2, "overlay-opacity": 0 } },
-    { selector: "node.root", style: { "font-weight": "bold", "font-size": 13 } },
+    { selector: "node.root", style: { "font-weight": "bold", "font-size": 13 * larger } },
     { selector: "node.ring", style: {
       "width": "data(size)", "height": "data(size)", "shape": "ellipse", "background-opacity": 0,
-      "border-width": 1, "border-color": colour("line"), "label": "data(name)", "font-size": 10,
+      "border-width": 1, "border-color": colour("line"), "label": "data(name)", "font-size": 10 * larger,
       "font-family": "system-ui, sans-serif", "color": quiet, "text-valign": "top",
       "text-margin-y": 5, "text-background-color": paper, "text-background-opacity": 1,
       "text-background-padding": 2, "events": "no", "z-index": 0, "overlay-opacity": 0 } },

@@ -1,53 +1,63 @@
-// Where nodes stand: the root in the middle, each level on a ring, in the order of the nodes that
-// their walks lead through. Angles begin at the top, where each ring has a gap for its name.
+// Where nodes stand: the root in the middle, each level on a ring. Every node has a sector of the
+// circle, inside of that of the node which its walk leads through, so no two lines cross. Angles
+// begin at the top, where a sector is left free for the names of the rings.
 
-const RING = 62; // least distance of rings
+const RING = 58; // least distance of rings
 const GAP = 8; // between neighbours on a ring
-const NAME = 52; // the gap at the top
+const NAME = 44; // width of the free sector at the first ring
+const CIRCLE = 2 * Math.PI;
 
 // nodes: [{hop, parent, size}] by level -> [{x, y, angle}], and the radius of each ring.
 export function place(nodes) {
-  const spots = new Array(nodes.length);
-  const rings = new Map();
-  let radius = 0;
-  for (const hop of new Set(nodes.map((node) => node.hop))) {
-    const level = nodes.flatMap((node, at) => (node.hop === hop ? [at] : []));
-    if (hop === 0) {
-      spots[level[0]] = { x: 0, y: 0, angle: 0 };
-      continue;
-    }
-    const toward = wanted(level, nodes, spots);
-    level.sort((a, b) => toward.get(a) - toward.get(b) || a - b);
-    const widths = level.map((at) => nodes[at].size + GAP);
-    const around = widths.reduce((sum, width) => sum + width, NAME);
-    radius = Math.max(radius + RING, around / (2 * Math.PI));
-    rings.set(hop, radius);
-    const angles = spread(widths, radius);
-    level.forEach((at, i) => {
-      const angle = angles[i];
-      spots[at] = { x: radius * Math.sin(angle), y: -radius * Math.cos(angle), angle };
+  const angles = new Array(nodes.length).fill(0);
+  const children = nodes.map(() => []);
+  nodes.forEach((node, at) => node.parent !== null && children[node.parent].push(at));
+  const rings = radii(nodes);
+  const free = NAME / Math.min(...rings.values());
+
+  // The sector a node needs, for itself or for what hangs on it.
+  const need = (at) => Math.max(
+    (nodes[at].size + GAP) / rings.get(nodes[at].hop),
+    total(children[at].map(need)));
+
+  function share(siblings, from, to) {
+    const needs = siblings.map(need);
+    const scale = (to - from) / total(needs);
+    siblings.forEach((at, i) => {
+      const until = from + needs[i] * scale;
+      angles[at] = (from + until) / 2;
+      share(children[at], from, until);
+      from = until;
     });
   }
+
+  const groups = [
+    nodes.flatMap((node, at) => (node.hop === "global" ? [at] : [])), // reached by no walk
+    nodes[0].hop === 0 ? children[0] : [],
+  ];
+  const most = Math.max(...groups.map((group) => total(group.map(need))));
+  const wider = Math.max(1, most / (CIRCLE - free));
+  for (const [hop, radius] of rings) rings.set(hop, radius * wider);
+  for (const group of groups) share(group, free / 2, CIRCLE - free / 2);
+  const spots = nodes.map((node, at) => {
+    const radius = rings.get(node.hop) ?? 0, angle = angles[at];
+    return { x: radius * Math.sin(angle), y: -radius * Math.cos(angle), angle };
+  });
   return { spots, rings };
 }
 
-// The angle of the node that a walk leads through; what hangs on the root itself goes in between.
-function wanted(level, nodes, spots) {
-  const loose = level.filter((at) => !nodes[nodes[at].parent]?.hop);
-  return new Map(level.map((at) => {
-    const place = loose.indexOf(at);
-    const angle = ((place + 0.5) / loose.length) * 2 * Math.PI;
-    return [at, place < 0 ? spots[nodes[at].parent].angle : angle];
-  }));
+// Rings on which the nodes of each level have room side by side.
+function radii(nodes) {
+  const rings = new Map();
+  let radius = 0;
+  for (const hop of new Set(nodes.map((node) => node.hop))) {
+    if (hop === 0) continue;
+    const level = nodes.filter((node) => node.hop === hop);
+    const around = total(level.map((node) => node.size + GAP)) + NAME;
+    radius = Math.max(radius + RING, around / CIRCLE);
+    rings.set(hop, radius);
+  }
+  return rings;
 }
 
-// Around the ring and past the gap, each with as much room as it is wide.
-function spread(widths, radius) {
-  const gap = NAME / radius;
-  const room = widths.reduce((sum, width) => sum + width, 0);
-  let passed = 0;
-  return widths.map((width) => {
-    passed += width;
-    return gap / 2 + ((passed - width / 2) / room) * (2 * Math.PI - gap);
-  });
-}
+const total = (values) => values.reduce((sum, value) => sum + value, 0);
