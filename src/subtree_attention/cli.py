@@ -490,7 +490,8 @@ def explore(
     subtree is drawn level by level: colour is the predicted class, the ring around it the true one,
     size the attention, or what the node adds to the logit of a class. Click a node, or press Enter
     on it, and it becomes the root; Back leads back, and every view has an address of its own.
-    Beside it stand the same exact parts as in 'sta explain', which add up to the logit.
+    Beside it stand the same exact parts as in 'sta explain', which add up to the logit;
+    probabilities are its softmax, which 'sta predict' also calibrates.
 
     The page is for this machine only (127.0.0.1) and needs no network; Ctrl-C ends it. It needs
     pip install "subtree-attention\\[explore]".

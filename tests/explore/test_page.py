@@ -81,7 +81,6 @@ def test_nothing_is_cut_off_and_the_subtree_is_drawn(page, url):
 
 def test_search_by_keys(page, url):
     page.goto(url)
-    page.locator("#lists a").first.wait_for()
     box = page.get_by_role("combobox", name="Find a node by its id")
     box.press_sequentially("p1")
     options = page.locator("#found [role=option]:visible")

@@ -22,5 +22,7 @@ export const count = (number, word) =>
 
 export const hopName = (hop) => (hop === "global" ? "global attention" : `hop ${hop}`);
 
-export const short = (text, length = 40) =>
-  text.length > length ? `${text.slice(0, length - 1)}…` : text;
+export function short(text, length = 40) {
+  const characters = [...text]; // so that none is cut in two
+  return characters.length > length ? `${characters.slice(0, length - 1).join("")}…` : text;
+}

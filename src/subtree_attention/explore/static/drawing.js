@@ -57,7 +57,7 @@ export class Drawing {
     this.cy.fit(undefined, 14);
     this.cy.style(styles(Math.min(Math.max(1, 0.9 / this.cy.zoom()), 1.7)));
     const aside = (this.cy.width() - this.cy.height()) / 2;
-    if (aside > CARD / 3) this.cy.panBy({ x: Math.min(aside, CARD / 2), y: 0 });
+    if (aside > CARD / 8) this.cy.panBy({ x: Math.min(aside, CARD / 2), y: 0 });
   }
 
   zoom(by) {

@@ -76,6 +76,7 @@ function showTrail(current) {
 // ------------------------------------------------------------------------------------ showing
 
 async function render() {
+  if (!graph) return; // it begins by rendering
   const { id, options } = parse(location.hash);
   const mine = ++asked;
   trail = walked(id);
@@ -169,6 +170,7 @@ function setUpControls() {
 }
 
 async function begin() {
+  search((text) => ask("search", { text }).catch(() => null), (id) => go(id));
   graph = await ask("graph");
   classes = new Classes(graph.classes);
   panels = new Panels(graph, classes, link);
@@ -181,7 +183,6 @@ async function begin() {
     },
   });
   setUpControls();
-  search((text) => ask("search", { text }).catch(() => null), (id) => go(id));
   addEventListener("popstate", render);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
   await render();

@@ -116,7 +116,7 @@ export class Panels {
       [hopName(node.hop), `${percent(node.attention)} of attention`],
       ["adds", signed(node.contribution)],
       ...node.about.probabilities.map(([name, share]) => [this.named(name), percent(share)]),
-      ...node.about.columns,
+      ...node.about.columns.map(([name, value]) => [short(name, 24), short(value, 60)]),
     ];
     card.replaceChildren(
       el("p", { class: "card-title" }, short(node.id, 60)),

@@ -60,6 +60,7 @@ export function search(ask, go) {
     clearTimeout(timer);
     timer = setTimeout(look, WAIT);
   });
+  look(); // what was typed while the page was loading
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();
