@@ -30,7 +30,7 @@ ORDERS = ("attention", "contribution")
 LISTS = ("mistakes", "uncertain", "confident")
 LISTED = 20
 FOUND = 10
-MOST_HOPS = 20
+MOST_HOPS = 10
 """Levels that can be drawn: more rings are not to be told apart."""
 
 KEPT = 2

@@ -55,7 +55,7 @@ export class Drawing {
   fit() {
     this.cy.resize();
     this.cy.fit(undefined, 14);
-    this.cy.style(styles(Math.min(Math.max(1, 0.9 / this.cy.zoom()), 1.7)));
+    this.cy.style(styles(Math.min(Math.max(0.7, 1 / this.cy.zoom()), 1.7)));
     const aside = (this.cy.width() - this.cy.height()) / 2;
     if (aside > CARD / 8) this.cy.panBy({ x: Math.min(aside, CARD / 2), y: 0 });
   }
@@ -129,7 +129,8 @@ function sizesOf(nodes, by) {
 }
 
 function ring(hop, radius) {
-  const data = { id: `ring-${hop}`, size: 2 * radius, name: hopName(hop) };
+  const name = hop === "global" ? hop : hopName(hop);
+  const data = { id: `ring-${hop}`, size: 2 * radius, name };
   return { group: "nodes", data, position: { x: 0, y: 0 }, classes: "ring" };
 }
 
@@ -171,7 +172,7 @@ function line(told, i, parent) {
   };
 }
 
-// Where the picture is small, texts are larger than it by a factor.
+// Texts are larger than the picture by a factor, so that they are read at every size of it.
 function styles(larger) {
   const ink = colour("ink"), quiet = colour("quiet"), paper = colour("paper");
   return [

@@ -2,7 +2,9 @@
 // circle, inside of that of the node which its walk leads through, so no two lines cross. Angles
 // begin at the top, where a sector is left free for the names of the rings.
 
-const RING = 58; // least distance of rings
+const RING = 58; // least distance of rings, if they are few
+const CLOSE = 36; // and if they are many
+const FEW = 4;
 const GAP = 8; // between neighbours on a ring
 const NAME = 44; // width of the free sector at the first ring
 const CIRCLE = 2 * Math.PI;
@@ -48,14 +50,18 @@ export function place(nodes) {
 
 // Rings on which the nodes of each level have room side by side.
 function radii(nodes) {
-  const rings = new Map();
-  let radius = 0;
-  for (const hop of new Set(nodes.map((node) => node.hop))) {
-    if (hop === 0) continue;
-    const level = nodes.filter((node) => node.hop === hop);
-    const around = total(level.map((node) => node.size + GAP)) + NAME;
-    radius = Math.max(radius + RING, around / CIRCLE);
-    rings.set(hop, radius);
+  const rings = new Map(), hops = new Set(nodes.map((node) => node.hop));
+  const apart = hops.size <= FEW + 1 ? RING : CLOSE;
+  let radius = 0, before = 0;
+  for (const hop of hops) {
+    const sizes = nodes.filter((node) => node.hop === hop).map((node) => node.size);
+    const largest = Math.max(...sizes);
+    if (hop !== 0) {
+      const around = total(sizes) + sizes.length * GAP + NAME;
+      radius = Math.max(radius + apart, radius + (before + largest) / 2 + GAP, around / CIRCLE);
+      rings.set(hop, radius);
+    }
+    before = largest;
   }
   return rings;
 }
