@@ -507,6 +507,57 @@ def report(
 
 
 @app.command()
+def explore(
+    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    port: Annotated[int, typer.Option(help="Of this machine; 0 for any that is free.")] = 8765,
+    open: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
+    ] = True,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Walk through a run in the browser: nodes, their subtrees, and what made their classes.
+
+    Find a node by its id, or in the lists of confident mistakes, doubtful and certain nodes. Its
+    subtree is drawn level by level: colour is the predicted class, the ring around it the true one,
+    size the attention, or what the node adds to the logit of a class. Click a node, or press Enter
+    on it, and it becomes the root; Back leads back, and every view has an address of its own.
+    Beside it stand the same exact parts as in 'sta explain', which add up to the logit;
+    probabilities are its softmax, which 'sta predict' also calibrates.
+
+    The page is for this machine only (127.0.0.1) and needs no network; Ctrl-C ends it. It needs
+    pip install "subtree-attention\\[explore]".
+
+    [bold]Examples[/bold]
+
+    sta explore runs/mine
+
+    sta explore runs/mine --port 0 --no-open      any free port; open the address yourself
+    """
+    try:
+        from .explore.server import address, listen, serve
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("starlette", "uvicorn"):
+            raise
+        raise ImportError(
+            f"the page needs {missing.name}, which is not installed: "
+            'pip install "subtree-attention[explore]"'
+        ) from None
+    import webbrowser
+    from threading import Thread
+
+    from .explore import Views
+
+    with listen(port) as listening:  # first: a port that is taken is known at once
+        views = Views.of_run(run, data_dir, mirror)
+        page = address(listening)
+        out_console.print(f"{run} is at {page} (Ctrl-C ends)", soft_wrap=True, markup=False)
+        if open:  # some browsers return only when they are closed
+            Thread(target=webbrowser.open, args=[page], daemon=True).start()
+        serve(views, listening)
+
+
+@app.command()
 def bench(
     graphs: Annotated[
         list[str] | None, typer.Argument(help=r"Names from 'sta datasets'. \[default: cora]")

@@ -168,6 +168,7 @@ class Explanation:
     ) -> None:
         self.root, self.levels, self.bias, self.num_nodes = root, levels, bias, num_nodes
         self._walks, self._reached = walks, reached
+        self._best: list[np.ndarray] = []
 
     @cached_property
     def totals(self) -> Tensor:
@@ -211,14 +212,14 @@ class Explanation:
         matrix that has negative entries, that of their absolute values. It says through whom a
         source is seen: all walks together are what the attention counts.
         """
-        nodes = self.level(_check.integer("hop", hop, 0)).nodes
-        if not bool((nodes == source).any()):
+        self.level(_check.integer("hop", hop, 0))  # or there is no such hop
+        nodes = self._reached[hop].nodes  # ascending
+        place = int(np.searchsorted(nodes, source))
+        if place == len(nodes) or nodes[place] != source:
             raise ValueError(f"no walk of {hop} steps leads from node {source} to {self.root}")
+        if hop >= len(self._best):  # deeper levels cost most, and few ask for them
+            self._best = self._walks.best(self._reached[: hop + 1])
         return self._walks.trace(self._reached, self._best, hop, source)
-
-    @cached_property
-    def _best(self) -> list[np.ndarray]:
-        return self._walks.best(self._reached)
 
     def __repr__(self) -> str:
         hops = ", ".join(f"{level.hop}: {len(level.nodes)}" for level in self.levels)

@@ -83,13 +83,13 @@ class Walks:
 
     def trace(self, reached: list[Reach], best: list[np.ndarray], hop: int, source: int) -> Walk:
         """The most probable walk of `hop` steps from a source; of equal ones the lowest nodes."""
-        nodes, log_probability = [source], 0.0
+        nodes, log_probability, steps = [source], 0.0, self._log_transpose
         for level in range(hop, 0, -1):
-            steps = self._log_transpose[[nodes[-1]]]
+            row = slice(*steps.indptr[nodes[-1] : nodes[-1] + 2])
             there = reached[level - 1].nodes
-            places = np.searchsorted(there, steps.indices).clip(max=len(there) - 1)
-            found = there[places] == steps.indices
-            targets, logs = steps.indices[found], steps.data[found]
+            places = np.searchsorted(there, steps.indices[row]).clip(max=len(there) - 1)
+            found = there[places] == steps.indices[row]
+            targets, logs = steps.indices[row][found], steps.data[row][found]
             total = logs + best[level - 1][places[found]]
             # Entries of a row need not ascend, and the first of the largest would be by chance.
             chosen = np.lexsort((targets, -total))[0]

@@ -1,0 +1,26 @@
+// The address of a view: #/node/ID?hops=3&head=all&by=attention&class=NAME, or #/ for the start.
+
+const OPTIONS = ["hops", "head", "by", "class"];
+
+export function parse(hash) {
+  const found = /^#\/node\/([^?]*)(?:\?(.*))?$/.exec(hash);
+  if (!found) return { id: null, options: {} };
+  const given = new URLSearchParams(found[2] ?? "");
+  const options = {};
+  for (const name of OPTIONS) if (given.has(name)) options[name] = given.get(name);
+  return { id: decoded(found[1]), options };
+}
+
+export function format(id, options) {
+  const given = new URLSearchParams();
+  for (const name of OPTIONS) if (options[name]) given.set(name, options[name]);
+  return `#/node/${encodeURIComponent(id)}${given.size ? `?${given}` : ""}`;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a stray % that somebody typed
+  }
+}

@@ -1,0 +1,28 @@
+// Elements from names and texts. Whatever comes from a table becomes text, never markup.
+
+export const byId = (id) => document.getElementById(id);
+
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const signed = (value) =>
+  (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3); // a minus as wide as the plus
+
+export const percent = (share) =>
+  share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
+
+export const count = (number, word) =>
+  `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+
+export const hopName = (hop) => (hop === "global" ? "global attention" : `hop ${hop}`);
+
+export function short(text, length = 40) {
+  const characters = [...text]; // so that none is cut in two
+  return characters.length > length ? `${characters.slice(0, length - 1).join("")}…` : text;
+}

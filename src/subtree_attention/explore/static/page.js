@@ -1,0 +1,194 @@
+// The page: an address becomes a view. A new root is a step of the history, a control is not.
+
+import { format, parse } from "./address.js";
+import { Classes } from "./colours.js";
+import { byId, count, el, percent, short } from "./dom.js";
+import { Drawing } from "./drawing.js";
+import { Panels } from "./panels.js";
+import { search } from "./search.js";
+
+const LISTS = [
+  ["mistakes", "Most confident mistakes", "Predicted with certainty, and wrong."],
+  ["uncertain", "Least certain", "No class is far ahead."],
+  ["confident", "Most confident", "One class has nearly all the probability."],
+];
+let graph, classes, panels, drawing, view = null;
+let trail = [], asked = 0;
+
+async function ask(path, parameters = {}) {
+  let answer;
+  try {
+    answer = await fetch(`/api/${path}?${new URLSearchParams(parameters)}`);
+  } catch {
+    throw new Error("The server does not answer: is 'sta explore' still running?");
+  }
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
+}
+
+// ------------------------------------------------------------------------------- where we are
+
+function go(id, visited = [...trail, id]) {
+  history.pushState({ trail: visited }, "", format(id, parse(location.hash).options));
+  render();
+}
+
+function change(options) {
+  const here = parse(location.hash);
+  history.replaceState(history.state, "", format(here.id, { ...here.options, ...options }));
+  render();
+}
+
+// An address that was typed, or a link from elsewhere, has no trail yet.
+function walked(id) {
+  if (!history.state?.trail) {
+    const visited = id === null || trail.at(-1) === id ? trail : [...trail, id];
+    history.replaceState({ trail: visited }, "");
+  }
+  return history.state.trail;
+}
+
+function link(id, visited) {
+  const options = parse(location.hash).options;
+  const anchor = el("a", { href: format(id, options), title: id.length > 28 ? id : false }, short(id, 28));
+  anchor.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a new tab or window
+    event.preventDefault();
+    go(id, visited);
+    byId("root").focus({ preventScroll: true });
+    scrollTo({ top: 0 });
+  });
+  return anchor;
+}
+
+function showTrail(current) {
+  const from = Math.max(0, trail.length - 8);
+  const items = trail.slice(from).map((id, i) => {
+    const last = from + i === trail.length - 1 && id === current;
+    const here = last ? el("span", { "aria-current": "page" }, short(id, 20)) : link(id, trail.slice(0, from + i + 1));
+    return el("li", {}, here);
+  });
+  if (from) items.unshift(el("li", { class: "quiet" }, "…"));
+  byId("trail").replaceChildren(...items);
+}
+
+// ------------------------------------------------------------------------------------ showing
+
+async function render() {
+  if (!graph) return; // it begins by rendering
+  const { id, options } = parse(location.hash);
+  const mine = ++asked;
+  trail = walked(id);
+  try {
+    const show = id === null ? await startPage() : await rootPage(id, options);
+    if (mine !== asked) return; // something else was asked meanwhile
+    byId("problem").hidden = true;
+    show();
+  } catch (problem) {
+    if (mine !== asked) return;
+    byId("problem").textContent = problem.message;
+    byId("problem").hidden = false;
+  }
+  showTrail(id);
+  document.body.setAttribute("data-shown", location.hash);
+}
+
+async function startPage() {
+  const lists = await Promise.all(LISTS.map(([what]) => ask("list", { what })));
+  return () => {
+    document.title = `${graph.title} · sta explore`;
+    byId("start-title").textContent = graph.title;
+    byId("facts").textContent = facts();
+    byId("lists").replaceChildren(
+      ...LISTS.map(([, title, hint], i) => panels.list(title, hint, lists[i])));
+    byId("view").hidden = true;
+    byId("start").hidden = false;
+  };
+}
+
+function facts() {
+  const sizes = [count(graph.nodes, "node"), count(graph.edges, "edge"), `${graph.classes.length} classes`];
+  if (graph.known) {
+    const right = percent(1 - graph.mistakes / graph.known);
+    sizes.push(`${right} of ${count(graph.known, "known label")} predicted right`);
+  }
+  return sizes.join(" · ");
+}
+
+async function rootPage(id, given) {
+  const options = { hops: String(Math.min(3, graph.hops)), head: "all", by: "attention", ...given };
+  const answer = await ask("node", { id, ...options });
+  return () => {
+    const moved = view?.id !== answer.id;
+    view = answer;
+    document.title = `${short(id)} · ${graph.title} · sta explore`;
+    byId("start").hidden = true;
+    byId("view").hidden = false;
+    showControls(options, given.class);
+    panels.show(view, options);
+    panels.card(null);
+    drawing.show(view, options, classes);
+    const shown = count(view.nodes.length, "node");
+    byId("drawing").setAttribute("aria-label", `Subtree of ${id}, ${shown} shown. The list below tells the same.`);
+    if (moved) say(`Root ${id}: predicted ${view.predicted}, ${percent(view.probability)}`);
+  };
+}
+
+function say(text) {
+  byId("said").textContent = text;
+}
+
+function showControls(options, cls) {
+  const controls = byId("controls").elements;
+  controls.by.value = options.by;
+  controls.head.value = options.head;
+  controls.hops.value = options.hops;
+  controls.hops.setAttribute("aria-valuetext", `${options.hops} of ${graph.hops} hops`);
+  byId("hops-now").textContent = `${controls.hops.value} of ${graph.hops}`;
+  controls.class.options[0].textContent = `predicted (${view.predicted})`;
+  controls.class.value = cls ?? "";
+}
+
+// ------------------------------------------------------------------------------------- set up
+
+function option(value, text) {
+  return el("option", { value }, text);
+}
+
+function setUpControls() {
+  const form = byId("controls");
+  const heads = Array.from({ length: graph.heads }, (_, i) => String(i + 1));
+  form.elements.head.replaceChildren(option("all", "all"), ...heads.map((head) => option(head, head)));
+  form.elements.class.replaceChildren(option("", ""), ...graph.classes.map((name) => option(name, name)));
+  form.elements.hops.max = graph.hops;
+  form.addEventListener("input", (event) => change({ [event.target.name]: event.target.value }));
+  form.addEventListener("submit", (event) => event.preventDefault());
+  byId("closer").addEventListener("click", () => drawing.zoom(1.25));
+  byId("farther").addEventListener("click", () => drawing.zoom(0.8));
+  byId("fit").addEventListener("click", () => drawing.fit());
+}
+
+async function begin() {
+  search((text) => ask("search", { text }).catch(() => null), (id) => go(id));
+  graph = await ask("graph");
+  classes = new Classes(graph.classes);
+  panels = new Panels(graph, classes, link);
+  byId("graph-title").textContent = graph.title;
+  drawing = new Drawing(byId("drawing"), {
+    choose: (node) => node.id !== view.id && go(node.id),
+    point: (node) => {
+      panels.card(node);
+      if (node && document.activeElement === byId("drawing")) say(`${node.id}: ${panels.told(node)}`);
+    },
+  });
+  setUpControls();
+  addEventListener("popstate", render);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+  await render();
+}
+
+begin().catch((problem) => {
+  byId("problem").textContent = problem.message;
+  byId("problem").hidden = false;
+});
