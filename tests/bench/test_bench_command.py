@@ -152,7 +152,7 @@ def test_measuring_needs_neither_rich_nor_matplotlib():
     code = "import sys; sys.modules |= dict.fromkeys(['rich', 'typer', 'matplotlib', 'numba']); "
     done = subprocess.run(
         [sys.executable, "-c", code + "import subtree_attention.bench"],
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
         capture_output=True,
         text=True,
     )

@@ -1,0 +1,40 @@
+"""The command `sta`, a file for each group of commands.
+
+A mistake of the user's ends in one or two lines and exit code 2, anything else that went wrong
+in exit code 1; neither shows a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.markup import escape
+
+from .app import app, err_console
+
+# Each adds its commands to the app, in the order in which --help lists them.
+from . import training, runs, studies, about  # isort: skip
+
+__all__ = ["about", "app", "main", "runs", "studies", "training"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: errors in plain words. `STA_TRACEBACK=1` shows where they come from."""
+    try:
+        sys.exit(app(arguments, standalone_mode=False))
+    except (ValueError, FileNotFoundError) as error:
+        _fail(error, str(error), 2)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # the parser of the command line
+            if not error.format_message():  # no command was given, and help was shown
+                sys.exit(2)
+            _fail(error, f"{error.format_message()}\nsee: sta --help, sta train --help", 2)
+        _fail(error, str(error) or type(error).__name__, 1)
+
+
+def _fail(error: Exception, message: str, code: int) -> None:
+    if os.environ.get("STA_TRACEBACK"):
+        raise error
+    err_console.print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
+    sys.exit(code)
