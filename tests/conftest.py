@@ -40,13 +40,12 @@ def run_sta(
 
     `run_sta("train", "cora")` -> exit code, what it printed, its errors.
     """
-    from rich.console import Console
-
     from subtree_attention import cli
+    from subtree_attention.cli.app import err_console, out_console
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out_console", Console(width=200))
-    monkeypatch.setattr(cli, "err_console", Console(width=200, stderr=True))
+    monkeypatch.setattr(out_console, "width", 200)
+    monkeypatch.setattr(err_console, "width", 200)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:

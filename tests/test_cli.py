@@ -205,7 +205,7 @@ def test_an_unexpected_error_is_said_without_traceback(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(cli, "fit", broken)
+    monkeypatch.setattr(cli.training, "fit", broken)
     assert run("train", *QUICK)[::2] == (1, "error: out of memory\n")
 
 
