@@ -8,10 +8,11 @@ def main() -> None:
     try:
         from .cli import main as command_line
     except ModuleNotFoundError as missing:
-        if missing.name not in ("typer", "rich"):
+        package = (missing.name or "").partition(".")[0]
+        if package not in ("typer", "rich"):
             raise
         sys.exit(
-            f"error: the command line needs {missing.name}, which is not installed: pip install "
+            f"error: the command line needs {package}, which is not installed: pip install "
             "typer rich. From Python, subtree_attention.fit and its siblings work without it."
         )
     command_line()
