@@ -34,7 +34,11 @@ def load(write: Callable[..., Path]) -> Callable[..., object]:
         ("id,age,label\na,1,x\n,2,y\n", "nodes.csv, line 3: the id .* is empty"),
         ("id,age,label\na,1,x\nb,2,x\n", "one class only, 'x'"),
         ("id,age,label\na,1,\nb,2,\n", "'label' .* is empty: nothing to learn"),
-        ("id,age,label\na,1,x\nb,2,y\n", "no two nodes have the same label"),
+        (
+            "id,age,label\n" + "".join(f"n{i},1,{i // 1.5}\n" for i in range(60)),
+            "numbers are not predicted",
+        ),
+        ("id,age,label\na,1,x\nb,2,y\n", "2 different labels for 2 nodes"),
         ("id,age,label\na,1,x\nb,2\n", "nodes.csv, line 3: 2 values, but .* 3 columns"),
         ("id,age,label\na,1,x\nb,2,y,z\n", "nodes.csv, line 3: 4 values, but .* 3 columns"),
         (b"id,age,label\na,1,x\nb,2,\xff\n", "nodes.csv, line 3: not UTF-8"),

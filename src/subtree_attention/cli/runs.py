@@ -11,6 +11,7 @@ from rich.table import Table
 
 from .. import _check
 from ..explain.explanation import ORDERS
+from ..train import folder as store
 from ..train.evaluate import evaluate_folder
 from .app import (
     DataDir,
@@ -192,6 +193,7 @@ def report(
     """
     from .. import report as reports
 
+    store.finished_runs(run)  # first: where there is no run, nothing can be written
     reports.page.check_target(out, force)
     findings = reports.gather(run, device=device, data_dir=data_dir, mirror=mirror)
     reports.write(findings, out, force)

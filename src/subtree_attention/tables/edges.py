@@ -125,7 +125,8 @@ def _unknown(table: Table, ends: Ends, inside: np.ndarray, unknown_ends: str) ->
         return f"{counted(count, 'edge')} to unknown nodes, dropped (the first: {pair})"
     raise TableError(
         f"{table.place(row)}: the edge {pair} ends at a node that is not in the table of nodes "
-        f"({count:,} such edges); add the nodes, or leave such edges out with --unknown-ends drop"
+        f"({counted(count, 'such edge')}); add the nodes, or leave such edges out with "
+        "--unknown-ends drop; if they are nodes of the graph of a run, join it (sta predict --join)"
     )
 
 

@@ -14,6 +14,8 @@ PARTS = {
     "val": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
+FEW_CLASSES = 20
+"""More classes than this, and on average fewer than two nodes for each, are no classes."""
 
 
 def find_classes(table: Table, target: str) -> list[str]:
@@ -27,10 +29,12 @@ def find_classes(table: Table, target: str) -> list[str]:
             f"{table.name}: column '{target}' (--target) holds one class only, '{classes[0]}': "
             "there is nothing to tell apart"
         )
-    if len(classes) == len(texts) - texts.null_count():
+    known = len(texts) - texts.null_count()
+    if len(classes) == known or (len(classes) > FEW_CLASSES and 2 * len(classes) > known):
         raise TableError(
-            f"{table.name}: no two nodes have the same label in column '{target}' (--target): "
-            "classes are learnt from several nodes each; is it a number or an id?"
+            f"{table.name}: {len(classes):,} different labels for {known:,} nodes in column "
+            f"'{target}' (--target): classes are learnt from several nodes each, and numbers are "
+            "not predicted; is it a number or an id?"
         )
     return classes
 

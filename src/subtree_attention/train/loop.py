@@ -293,7 +293,8 @@ def check_folder(config: Config, out: str | Path | None, resume: bool) -> Path |
         return out
     if not resume:
         raise store.RunFolderError(
-            f"{out} holds a run already: go on with it (--resume), or choose another folder"
+            f"{out} holds a run already: go on with it (--resume, from Python resume=True), or "
+            "choose another folder"
         )
     before = store.read_config(out)
     changed = [

@@ -23,7 +23,7 @@ CLASSES_SHOWN = 15
 def show_quality(scores: list[Scores], console: Console) -> None:
     """More scores of the test nodes, a line for each run."""
     console.print("\ntest nodes (%)")
-    table = _plain("run", "accuracy", "macro F1", "ROC-AUC", "calibration error")
+    table = _plain("run", "accuracy", "macro F1", "ROC-AUC", "calibration error, as trained")
     for score in scores:
         found = score.quality
         values = (found.accuracy, found.macro_f1, found.roc_auc, found.calibration_error)
