@@ -214,13 +214,11 @@ class STAConv(nn.Module):
 
     def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries and keys [N, H, d], values [N, H, c]."""
-        # Values by themselves: the operator reads them as they are, so a part of a wider product
-        # would have to be copied.
-        query, key = apply_together(x, self.lin_query, self.lin_key)
+        query, key, value = apply_together(x, self.lin_query, self.lin_key, self.lin_value)
         return (
             query.view(-1, self.heads, self.key_channels),
             key.view(-1, self.heads, self.key_channels),
-            self.lin_value(x).view(-1, self.heads, self.value_channels),
+            value.view(-1, self.heads, self.value_channels),
         )
 
     def _attend_subtree(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:

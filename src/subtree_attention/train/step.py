@@ -4,10 +4,10 @@ An epoch is a step of gradient descent, an evaluation, the scores, and keeping t
 validation score is the best so far. Its numbers are noted on the device and read now and then.
 
 Evaluating an epoch and computing the next gradients both need the same weights and nothing of each
-other, so on a GPU they run side by side: all of the evaluation where it does not fill the GPU,
-otherwise only the scores. A model with running statistics, which the gradients change, is evaluated
-before. So a trainer is always one step of descent ahead. On a GPU an epoch is captured as a CUDA
-graph once shapes and memory have settled, and then only replayed.
+other, so on a GPU that neither of them fills they run side by side (unless the model has running
+statistics, which the gradients change): a trainer is always one step of descent ahead. There an
+epoch is captured as a CUDA graph once shapes and memory have settled, and
+then only replayed.
 """
 
 from __future__ import annotations
@@ -80,10 +80,8 @@ class Trainer:
         self.eager_epochs = 0
         self.replay: torch.cuda.CUDAGraph | None = None
         filling = fills_gpu(graph.num_edges, config.hidden_channels, classes)
-        # What runs beside the next gradients must not read what those change.
-        self.scores_beside = not _has_running_statistics(model)
-        self.evaluates_beside = self.scores_beside and not filling
-        self.place = _OnGPU(self.device) if on_gpu else _OnCPU()
+        overlap = not filling and not _has_running_statistics(model)
+        self.place = _OnGPU(self.device, overlap) if on_gpu else _OnCPU()
 
     def advance(self, epochs: int) -> None:
         """Queue some epochs. On a GPU this does not wait for them."""
@@ -160,15 +158,12 @@ class Trainer:
 
     def _epoch(self) -> None:
         """Evaluate the weights as they are, and beside it take the next step of descent."""
-        with self.place.beside() if self.evaluates_beside else nullcontext():
-            logits = self._evaluate()
-        with self.place.beside() if self.scores_beside else nullcontext():
-            self._score(logits)
+        with self.place.beside():
+            self._evaluate()
         if not self.eager_epochs:  # a resumed run: its first call makes what all streams use
             self.place.settle()
         loss = self._gradients()
         self.place.join()
-        del logits  # not before: their memory must not be used again while they are scored beside
         self._descend(loss)
 
     def _gradients(self) -> Tensor:
@@ -183,13 +178,10 @@ class Trainer:
         self.loss.copy_(loss)
 
     @torch.no_grad()
-    def _evaluate(self) -> Tensor:
-        self.model.eval()
-        return self.model(self.x, self.graph)
-
-    @torch.no_grad()
-    def _score(self, logits: Tensor) -> None:
+    def _evaluate(self) -> None:
         """Note the loss and the scores, and keep the weights if they are the best."""
+        self.model.eval()
+        logits = self.model(self.x, self.graph)
         # A model with a logit that is not finite has no score; then x - x is not 0 for their sum.
         total = logits.sum(dtype=torch.float64)
         scores = torch.where(total - total == 0, self.scores_of(logits), torch.nan)
@@ -254,12 +246,12 @@ class _OnCPU:
 class _OnGPU:
     """As `_OnCPU`, with two streams of its own, so that several trainers can share a GPU."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, overlap: bool) -> None:
         index = torch.cuda.current_device() if device.index is None else device.index
         self.device, self.generator = device, torch.cuda.default_generators[index]
         self.random = self.generator.clone_state()
         self.main = _borrow_stream(device, self)
-        self.side = _borrow_stream(device, self)
+        self.side = _borrow_stream(device, self) if overlap else self.main
         self.settle()  # what the trainer was made of is there
 
     @contextmanager
