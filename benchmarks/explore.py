@@ -7,9 +7,7 @@ of a root that was not asked for before, "all" all hops of another, "switch" the
 contribution, as when a control is moved.
 """
 
-import argparse
 import json
-import os
 import statistics
 import threading
 import time
@@ -17,44 +15,19 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-import torch
+from large_graph import main
 from torch_geometric.data import Data
 
 from subtree_attention import STAGNN, Graph
 from subtree_attention.explore import Views
 from subtree_attention.explore.server import address, listen, server
-from subtree_attention.train.folder import environment, write_json
-
-FEATURES, CLASSES, HEADS = 128, 10, 4
-HOPS = (3, 5, 10)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=100_000)
-    parser.add_argument("--edges", type=int, default=1_000_000, help="both directions counted")
-    parser.add_argument("--roots", type=int, default=20)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    torch.manual_seed(0)
-    half = torch.randint(arguments.nodes, (2, arguments.edges // 2))
-    x, y = torch.randn(arguments.nodes, FEATURES), torch.randint(CLASSES, (arguments.nodes,))
-    data = Data(x, torch.cat([half, half.flip(0)], dim=1), y=y)
-    graph = Graph(data.edge_index, arguments.nodes)
-    results = {hops: measure(hops, data, graph, arguments.roots) for hops in HOPS}
-    sizes = {"nodes": arguments.nodes, "edges": graph.num_edges, "roots": arguments.roots}
-    sizes |= {"features": FEATURES, "classes": CLASSES, "heads": HEADS}
-    about = environment(torch.device("cpu")) | {"load": round(os.getloadavg()[0], 1)}
-    write_json(arguments.out, {**sizes, "hops": results, "environment": about})
-    print(f"written to {arguments.out}")
-
-
-def measure(hops: int, data: Data, graph: Graph, roots: int) -> dict[str, Any]:
+def measure(model: STAGNN, data: Data, graph: Graph, roots: int) -> dict[str, Any]:
     """Milliseconds of each kind of view, median and largest, after a root that is not counted."""
-    model = STAGNN(FEATURES, 64, CLASSES, hops=hops, heads=HEADS).eval()
+    hops = model.conv.hops
     started = time.perf_counter()
     views = Views(model, data, graph, "random")
     built = time.perf_counter() - started
@@ -103,4 +76,4 @@ def asked(url: str, **parameters: Any) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, 20, measure)

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 import torch
+from nn.reference import LAYER_OPTIONS
 from ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, make_map, pairwise
 
 from subtree_attention import STAGNN, Explainer, Graph, STAConv, explain
-from subtree_attention.aggregation import AGGREGATIONS, GATES
+from subtree_attention.aggregation import AGGREGATIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 
@@ -15,13 +16,7 @@ FLOAT32_ERROR = 1e-5
 """Float32 rounds at 6e-8; the walk and the parts add up a few hundred such numbers."""
 
 OPTIONS = pairwise(
-    hops=[2, 0, 1, 3, 7],
-    aggregation=list(AGGREGATIONS),
-    gate=list(GATES),
-    heads=[2, 1, 3],
-    head_mix=["linear", "sum"],
-    global_attention=[None, "beside", "only"],
-    similarity=[None, "softmax"],
+    **LAYER_OPTIONS,
     feature_map=["elu", "relu", "softplus", "softmax-features", "rbf-features", "callable"],
     transition=["rw", "sym", "mean", None],
     self_loops=[False, True],

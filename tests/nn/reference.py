@@ -5,7 +5,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subtree_attention import STAGNN, Graph, STAConv, feature_maps
+from subtree_attention.aggregation import AGGREGATIONS, GATES
 from subtree_attention.ops import definition
+
+LAYER_OPTIONS = {
+    "hops": [2, 0, 1, 3, 7],
+    "aggregation": list(AGGREGATIONS),
+    "gate": list(GATES),
+    "heads": [2, 1, 3],
+    "head_mix": ["linear", "sum"],
+    "global_attention": [None, "beside", "only"],
+    "similarity": [None, "softmax"],
+}
+"""What a layer can be made with, for `pairwise`."""
 
 
 def dense_conv(

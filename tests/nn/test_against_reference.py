@@ -2,20 +2,13 @@
 
 import pytest
 import torch
-from nn.reference import dense_conv, dense_model
+from nn.reference import LAYER_OPTIONS, dense_conv, dense_model
 from ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients, pairwise
 
 from subtree_attention import STAGNN, STAConv
-from subtree_attention.aggregation import AGGREGATIONS, GATES
 
 OPTIONS = pairwise(
-    hops=[2, 0, 1, 3, 7],
-    aggregation=list(AGGREGATIONS),
-    gate=list(GATES),
-    heads=[2, 1, 3],
-    head_mix=["linear", "sum"],
-    global_attention=[None, "beside", "only"],
-    similarity=[None, "softmax"],
+    **LAYER_OPTIONS,
     edges=["directed-weighted", "isolated-nodes"],
 )
 
