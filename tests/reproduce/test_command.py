@@ -11,7 +11,7 @@ from subtree_attention.reproduce.baselines import GCN
 from subtree_attention.reproduce.store import Store
 
 Outcome = tuple[int | None, str, str]
-QUICK = ["--epochs", "2", "--runs", "2", "--device", "cpu"]
+QUICK = ["--epochs", "2", "--runs", "2", "--device", "cpu", "--results", "quick"]
 
 
 @pytest.fixture
@@ -27,25 +27,25 @@ def test_runs_are_kept_and_rendered_and_not_run_again(sta, tmp_path):
     assert code == 0, err
     assert "4 runs to do, 0 are there" in err
     assert "4/4  GCN on citeseer, seed 1  test " in err
-    assert len(Store(tmp_path / "results/reproduce").read("table1")) == 4
-    table = (tmp_path / "results/reproduce/table1.md").read_text()
+    assert len(Store(tmp_path / "quick").read("table1")) == 4
+    table = (tmp_path / "quick/table1.md").read_text()
     assert "2 of 5 runs" in table
     assert "CoraFull: its file" in table
-    assert "results/reproduce/paired.tex" in out
+    assert "quick/paired.tex" in out
 
     _, _, err = sta(*asked)
     assert "0 runs to do, 4 are there" in err
-    (tmp_path / "results/reproduce/table1.md").unlink()
-    sta("table1", "--render")
-    assert (tmp_path / "results/reproduce/table1.md").read_text() == table
+    (tmp_path / "quick/table1.md").unlink()
+    sta("table1", "--render", "--results", "quick")
+    assert (tmp_path / "quick/table1.md").read_text() == table
 
 
 @pytest.mark.usefixtures("mirror")
 def test_a_figure_is_drawn_from_the_runs(sta, tmp_path):
     code, _, err = sta("hops", "--graph", "citeseer", *QUICK)
     assert code == 0, err
-    assert (tmp_path / "results/reproduce/hops.png").stat().st_size > 10_000
-    assert (tmp_path / "results/reproduce/hops.csv").exists()
+    assert (tmp_path / "quick/hops.png").stat().st_size > 10_000
+    assert (tmp_path / "quick/hops.csv").exists()
 
 
 def test_without_runs_it_says_so(sta):
@@ -80,8 +80,8 @@ def test_a_run_that_fails_is_named_the_others_are_kept_and_it_is_tried_again(
     assert code == 1
     assert "GCN on citeseer, seed 1  failed: OutOfMemoryError: no room  about" in err
     assert "error: 2 of 4 runs failed: GCN on citeseer, seeds 0, 1. They have no record" in err
-    assert "results/reproduce/table1.md" in out
-    assert len(Store(tmp_path / "results/reproduce").read("table1")) == 2
+    assert "quick/table1.md" in out
+    assert len(Store(tmp_path / "quick").read("table1")) == 2
 
     code, _, err = sta(*asked)
     assert code == 0
@@ -103,6 +103,7 @@ def test_help_says_how_many_processes_there_are_by_default(sta):
         (["table1", "--model", "GNC"], "GCN"),
         (["table1", "--together", "0"], "together must be at least 1"),
         (["table1", "--processes", "0"], "processes must be at least 1"),
+        (["table1", "--epochs", "2"], "would stand for the full ones in results/reproduce"),
     ],
 )
 def test_mistakes_are_told_in_words(sta, arguments, message):

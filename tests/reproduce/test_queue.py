@@ -152,4 +152,18 @@ def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: RunL
         replace(again, alone=True),
     ]
     assert queue.taken_over(others, store) == []
-    assert len(queue.taken_over([replace(again, kind="edges added", at=0.0)], store)) == 1
+    assert len(queue.taken_over([replace(again, experiment="robustness", at=0.0)], store)) == 1
+
+
+def test_a_run_with_other_settings_is_not_there(tmp_path: Path, watch: RunLines) -> None:
+    store, jobs = Store(tmp_path), [job(0), job(0, "GCN"), job(0, "MixHop")]
+    queue.work_off(jobs, PLACE, store, watch)
+    assert queue.missing(jobs, store) == []
+    longer = replace(jobs[0], config=CONFIG.replace(epochs=4))
+    wider = replace(jobs[1], settings={"hidden": 32})
+    assert queue.missing([longer, wider, jobs[2]], store) == [longer, wider]
+    record = store.read("table1")[1]
+    assert record["settings"] == dict(BASELINES["gcn"].settings)
+    del (older := dict(record["config"]))["transition"]  # from before there was that setting
+    store.add({**record, "config": older})
+    assert queue.missing(jobs, store) == []

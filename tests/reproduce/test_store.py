@@ -18,8 +18,7 @@ def test_what_is_added_is_there(tmp_path: Path) -> None:
     store.add(record(0))
     store.add(record(1))
     assert [r["seed"] for r in store.read("table1")] == [0, 1]
-    assert store.done("table1", "cora") == {("STAGNN", "", 0), ("STAGNN", "", 1)}
-    assert store.done("table1", "actor") == set()
+    assert store.read_graph("table1", "actor") == []
 
 
 def test_the_latest_of_several_counts(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from subtree_attention.reproduce import training
 from subtree_attention.reproduce.baselines import GCN
 from subtree_attention.reproduce.experiments import EDGEWISE, Job
 from subtree_attention.reproduce.records import OURS
-from subtree_attention.reproduce.training import Outcome
+from subtree_attention.reproduce.training import Outcome, Place
 from subtree_attention.train.step import Trainer
 
 
@@ -134,6 +134,13 @@ def test_a_finished_run_is_gone_before_the_next_is_made(monkeypatch: pytest.Monk
     monkeypatch.setattr(training, "build", watched)
     records(job(0), job(1, EDGEWISE), job(2, "GCN"), job(3))
     assert len(models) == 4
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_runs_do_not_pile_up() -> None:
+    some = [job(seed, config=CONFIG.replace(epochs=20)) for seed in range(12)]
+    held = [torch.cuda.memory_reserved() for _ in training.run(some, Place(torch.device("cuda")))]
+    assert max(held[5:]) <= 1.3 * max(held[:5])  # five at a time
 
 
 def test_where_an_error_comes_from_is_shown_on_request(

@@ -119,7 +119,8 @@ def reproduce(
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Run also what is there already.")] = False,
     epochs: Annotated[
-        int | None, typer.Option(help="Most epochs of a run, for a quick look.")
+        int | None,
+        typer.Option(help="Most epochs of a run, for a quick look; needs a folder of its own."),
     ] = None,
     device: Device = "auto",
     together: Together = None,
@@ -139,10 +140,10 @@ def reproduce(
 ) -> None:
     """Run the paper's experiments again, and draw its tables and figures from the runs.
 
-    Every run is a line of JSON below the folder of the records. What is there is not run again, so
-    an interrupted command goes on where it was; --render trains nothing. A run that diverges is a
-    result and marked as such; one that fails is named, the others go on, and the command ends with
-    exit code 1: the same command tries it again.
+    Every run is a line of JSON below the folder of the records. What is there with the same
+    settings is not run again, so an interrupted command goes on where it was; --render trains
+    nothing. A run that diverges is a result and marked as such; one that fails is named, the others
+    go on, and the command ends with exit code 1: the same command tries it again.
 
     [bold]Examples[/bold]
 
@@ -167,6 +168,11 @@ def reproduce(
         err_console.print(line, soft_wrap=True, markup=False)
 
     _check.known("experiment", what, command.WHATS)
+    if epochs is not None and results is None:
+        raise ValueError(
+            f"runs of {epochs} epochs would stand for the full ones in {DEFAULT}: "
+            "name another folder with --results"
+        )
     if render:
         files, failed = command.render_all(what, store_of_records, say), ""
     else:

@@ -33,6 +33,7 @@ from .tables import hop_aggregations, with_untouched
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
 
@@ -311,10 +312,12 @@ def draw_gates(records: Iterable[Record], path: str | Path) -> list[Path]:
     own = _gated(list(records))
     if not own:
         raise NothingToDraw("no records of STAGNN in 'table1' or 'table3' with its gates ('gates')")
+    from matplotlib.colors import TwoSlopeNorm
+
     graphs = [graph for graph in graphs_in_order(data.names(), own.values()) if graph in own]
-    # Even around 1, where all heads count the same, and as wide as the gates need.
+    # The middle is 1, where all heads count the same; above it as far as the gates go.
     shares = [len(row) * gate for run in own.values() for row in _rows_of(run)[1:] for gate in row]
-    span = max(0.1, *(abs(share - 1) for share in shares))
+    shade = TwoSlopeNorm(1, vmin=0, vmax=max(2, *shares))
     per_line = min(5, len(graphs))
     lines = -(-len(graphs) // per_line)
     tallest = [
@@ -327,7 +330,7 @@ def draw_gates(records: Iterable[Record], path: str | Path) -> list[Path]:
         grid = figure.add_gridspec(lines, per_line, height_ratios=[rows + 3 for rows in tallest])
         for place, graph in enumerate(graphs):
             panel = figure.add_subplot(grid[place // per_line, place % per_line])
-            image = _gate_map(panel, _rows_of(own[graph]), span)
+            image = _gate_map(panel, _rows_of(own[graph]), shade)
             panel.set_title(f"{title(graph)}, seed {own[graph].seed}")
             panel.set_xlabel("head")
             if place % per_line == 0:
@@ -356,19 +359,19 @@ def _rows_of(record: Record) -> list[list[float]]:
     return [list(row) for row in record.gates or ()]
 
 
-def _gate_map(panel: Axes, gates: list[list[float]], span: float) -> Any:
+def _gate_map(panel: Axes, gates: list[list[float]], shade: Normalize) -> Any:
     """The gates of one run: [K + 1][H]. Hop 0 has none, whatever stands there."""
     from matplotlib import colormaps
 
     heads = len(gates[1])
     shares = [[float("nan")] * heads, *([heads * gate for gate in row] for row in gates[1:])]
     shades = colormaps["cividis"].with_extremes(bad="#EEEEEE")
-    image = panel.imshow(shares, cmap=shades, vmin=1 - span, vmax=1 + span, aspect="auto")
+    image = panel.imshow(shares, cmap=shades, norm=shade, aspect="auto")
     panel.text((heads - 1) / 2, 0, "no gate", ha="center", va="center", fontsize=8, color="#555555")
     if heads <= 4:  # with more, the numbers would not fit
         for hop, row in enumerate(shares[1:], start=1):
             for head, share in enumerate(row):
-                colour = "black" if share > 1 + 0.1 * span else "white"
+                colour = "black" if shade(share) > 0.55 else "white"
                 panel.text(
                     head, hop, f"{share:.2f}", ha="center", va="center", fontsize=8, color=colour
                 )

@@ -1,7 +1,7 @@
 """One queue for all runs: which are missing, where each of them runs, and what becomes of it.
 
-A run that is in the store already, for this or another experiment, is not run again; so work that
-was interrupted goes on.
+A run that is in the store already with the same settings, for this or another experiment, is not
+run again; so work that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 
+from ..train.config import Config
 from .experiments import EXPERIMENTS, Job
 from .progress import Watch
-from .store import Record, Store
-from .training import Outcome, Place, Started, capturable, config_of, steps
+from .store import Record, Store, key
+from .training import Outcome, Place, Started, capturable, config_of, settings_of, steps
 from .workers import Workers
 
 MOST_PROCESSES = 8
@@ -30,13 +31,18 @@ def default_processes(device: torch.device) -> int:
 
 
 def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
-    """The jobs whose records are not there yet."""
-    done: dict[tuple[str, str], set[Any]] = {}
-    for job in (jobs := list(jobs)):
-        place = (job.experiment, job.graph)
-        if place not in done:
-            done[place] = store.done(*place)
-    return [job for job in jobs if job.key not in done[job.experiment, job.graph]]
+    """The jobs whose runs are not there yet, or were made with other settings."""
+    jobs = list(jobs)
+    there: dict[tuple[Any, ...], Record] = {}
+    for experiment, graph in {(job.experiment, job.graph) for job in jobs}:
+        records = store.read_graph(experiment, graph)
+        there |= {(experiment, graph, *key(record)): record for record in records}
+
+    def done(job: Job) -> bool:
+        record = there.get((job.experiment, job.graph, *job.key))
+        return record is not None and _has_settings_of(job, record)
+
+    return [job for job in jobs if not done(job)]
 
 
 def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
@@ -57,14 +63,16 @@ def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
 
 def _is_run_of(job: Job, record: Record) -> bool:
     """Whether a record is what the job would give: nothing but the names may differ."""
-    corrupted = (job.kind is not None and job.at) or (record["kind"] is not None and record["at"])
-    same = (record["model"], record["seed"], record["settings"]) == (
-        job.model,
-        job.seed,
-        job.settings,
-    )
     # Memory is measured alone, so such a job is run for itself.
-    return same and not corrupted and not job.alone and record["config"] == config_of(job).to_dict()
+    takes = not job.alone and job.kind is None and record["kind"] is None
+    same = (record["model"], record["seed"]) == (job.model, job.seed)
+    return takes and same and _has_settings_of(job, record)
+
+
+def _has_settings_of(job: Job, record: Record) -> bool:
+    """Whether a record of the job's model was made as the job would be."""
+    config = {**Config(job.graph).to_dict(), **record["config"]}  # it may be older than a setting
+    return record["settings"] == settings_of(job) and config == config_of(job).to_dict()
 
 
 def work_off(

@@ -40,10 +40,6 @@ class Store:
             {key(record): record for record in _lines(self.path(experiment, graph))}.values()
         )
 
-    def done(self, experiment: str, graph: str) -> set[Key]:
-        """The runs that are there."""
-        return {key(record) for record in _lines(self.path(experiment, graph))}
-
     def add(self, record: Record) -> None:
         """Append a record and make sure that it is on disk."""
         path = self.path(record["experiment"], record["graph"])

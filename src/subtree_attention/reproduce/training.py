@@ -10,7 +10,7 @@ import gc
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -221,7 +221,7 @@ class _JobRun(Run):
             "hop_weights": alpha,
             "gates": gates,
             "config": self.config.to_dict(),
-            "settings": job.settings,
+            "settings": settings_of(job),
         }
 
     def _allocated(self) -> int:
@@ -251,7 +251,7 @@ def build(job: Job, in_channels: int, classes: int, graph: Graph) -> tuple[nn.Mo
         if job.model == EDGEWISE:
             return STAGNNBy(EdgewiseAttention(graph), **settings), job.config
         return STAGNN(**settings), job.config
-    built = baseline(job.model.lower()).build(in_channels, classes, _baseline_settings(job))
+    built = baseline(job.model.lower()).build(in_channels, classes, settings_of(job))
     return built, config_of(job)
 
 
@@ -259,13 +259,15 @@ def config_of(job: Job) -> Config:
     """The configuration that a job trains by: a baseline brings its own learning rate and decay."""
     if job.model in (OURS, EDGEWISE):
         return job.config
-    chosen = _baseline_settings(job)
+    chosen = settings_of(job)
     return job.config.replace(**{name: chosen[name] for name in ("lr", "weight_decay")})
 
 
-def _baseline_settings(job: Job) -> Mapping[str, Any]:
-    other = baseline(job.model.lower())
-    return other.at_depth(job.settings["depth"]) if "depth" in job.settings else other.settings
+def settings_of(job: Job) -> dict[str, Any]:
+    """All settings of a baseline; STAGNN's are in its configuration."""
+    if job.model in (OURS, EDGEWISE):
+        return {}
+    return {**baseline(job.model.lower()).settings, **job.settings}
 
 
 def _split(job: Job, data: Data, placed: Data, place: Place) -> Data:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 BINS = 15
@@ -71,6 +70,7 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     A temperature far from 1 has to be earned by many nodes: its logarithm is normal a priori. A few
     nodes, all of them right, would otherwise ask for probabilities of 1.
     """
+    from scipy.optimize import minimize_scalar  # here: only this needs it, and it loads slowly
 
     def loss(log: float) -> float:
         surprise = len(labels) * negative_log_likelihood(logits / np.exp(log), labels)

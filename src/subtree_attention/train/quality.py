@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score
 
 from .calibration import calibration_error, softmax
 
@@ -33,6 +32,8 @@ class Quality:
 
 def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
     """The scores of logits [n, C] of nodes with labels [n]."""
+    from sklearn.metrics import confusion_matrix, f1_score  # here: a second of every start
+
     probabilities, predicted = softmax(logits), logits.argmax(1)
     classes = np.arange(logits.shape[1])
     return Quality(
@@ -45,6 +46,8 @@ def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
 
 
 def _roc_auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    from sklearn.metrics import roc_auc_score
+
     columns = [1] if probabilities.shape[1] == 2 else np.unique(labels).tolist()
     areas = [
         roc_auc_score(labels == column, probabilities[:, column])

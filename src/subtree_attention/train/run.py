@@ -135,11 +135,16 @@ def train_together(
         if not active:
             return
         _advance(active)
+        under_way = len(active)
         for run in active.copy():
             yield run, run.record()
             if not run.epochs_left:
                 active.remove(run)
         del run  # what has ended gives its memory back before the next is made
+        if len(active) < under_way:
+            # The memory of a captured epoch is used by nothing else, and kept until it is asked
+            # for: a hundred runs would take all of a GPU, also from other processes.
+            torch.cuda.empty_cache()
 
 
 def _advance(runs: Sequence[Run]) -> None:
