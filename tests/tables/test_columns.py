@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from subtree_attention.tables import TableError, TableRecipe
@@ -24,6 +24,9 @@ def dense(block: object) -> np.ndarray:
     return block if isinstance(block, np.ndarray) else block.toarray()  # type: ignore[attr-defined]
 
 
+@example(values=[0.0, 4e-161])
+@example(values=[0.0, 5e-324])
+@example(values=[1e300, -1e300, 1e299])
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1).filter(lambda v: any(v)))
 def test_numbers_are_standardised_and_missing_ones_flagged(values: list) -> None:
     source = Table("nodes", pl.DataFrame({"v": pl.Series(values, dtype=pl.Float64)}))

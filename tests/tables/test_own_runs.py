@@ -67,7 +67,8 @@ def test_train_evaluate_predict(run_sta: Callable[..., Outcome], here: Path) -> 
     assert "temperature" in out
     found = rows(here / "p.csv")
     assert [row["id"] for row in found] == people()["id"]
-    assert list(found[0]) == ["id", "prediction", "k", "o", "r"]
+    assert list(found[0]) == ["id", "prediction", "known", "k", "o", "r"]
+    assert [row["known"] or None for row in found] == people()["label"]
     for row in found:
         probabilities = {name: float(row[name]) for name in "kor"}
         assert sum(probabilities.values()) == pytest.approx(1, abs=1e-5)  # six digits each
@@ -76,7 +77,9 @@ def test_train_evaluate_predict(run_sta: Callable[..., Outcome], here: Path) -> 
     code, _, err = run_sta("predict", "moved", "--out", "p.csv")
     assert (code, "--force" in err) == (2, True)
     assert run_sta("predict", "moved", "--out", "p.parquet")[0] == 0
-    assert pl.read_parquet(here / "p.parquet").columns == list(found[0])
+    parquet = pl.read_parquet(here / "p.parquet")
+    assert parquet.columns == list(found[0])
+    assert parquet["known"].to_list() == people()["label"]
 
 
 def test_new_tables_are_predicted_and_checked(
@@ -251,7 +254,7 @@ def test_graphs_of_the_registry_are_predicted_by_number_and_have_no_columns(
     assert run_sta("predict", "digits", "--out", "p.csv", "--device", "cpu")[0] == 0
     found = rows(here / "p.csv")
     assert [row["id"] for row in found] == [str(i) for i in range(1797)]
-    assert list(found[0]) == ["id", "prediction", *(str(i) for i in range(10))]
+    assert list(found[0]) == ["id", "prediction", "known", *(str(i) for i in range(10))]
     new = ["--nodes", "nodes.csv", "--edges", "edges.csv"]
     code, _, err = run_sta("predict", "digits", *new, "--out", "new.csv")
     assert (code, "of the registry, which has no columns" in err) == (2, True)

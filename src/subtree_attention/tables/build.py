@@ -162,7 +162,15 @@ def _assemble(
         labels, notes = np.full(len(people), -1), [f"{people.name}: {counted(len(people), 'node')}"]
     data = Data(x=x, y=torch.from_numpy(labels))
     _set_edges(data, edges.index, edges.weight)
+    notes.insert(0, _which_columns(recipe))
     return describe(data, ids.to_list(), classes, recipe, Report(lines, notes + edges.notes))
+
+
+def _which_columns(recipe: TableRecipe) -> str:
+    """Which columns hold the graph: they may have been guessed."""
+    assert recipe.ends is not None  # there are tables
+    source, dest = recipe.ends.source, recipe.ends.dest
+    return f"a node is named by '{recipe.id}', an edge goes from '{source}' to '{dest}'"
 
 
 def _set_edges(data: Data, index: np.ndarray, weight: np.ndarray | None) -> None:

@@ -37,9 +37,12 @@ class Number:
         values = numbers_of(table, name)
         if values.null_count() == len(values):
             raise TableError(f"{table.name}: column '{name}' holds no number at all")
-        mean, std = float(values.mean()), float(values.std(ddof=0))  # type: ignore[arg-type]
-        if not math.isfinite(mean + std):
+        there = values.drop_nulls().to_numpy()
+        largest = float(np.abs(there).max()) or 1.0
+        if not math.isfinite(2 * largest):  # as far as two of them can be apart
             raise TableError(f"{table.name}: the numbers in column '{name}' are too large")
+        scaled = there / largest  # the squares of tiny or huge values do not exist
+        mean, std = float(scaled.mean()) * largest, float(scaled.std()) * largest
         same = std <= 1e-12 * abs(mean)  # but for rounding
         return cls(name, mean, 1.0 if same else std, values.null_count() > 0)
 

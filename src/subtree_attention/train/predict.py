@@ -27,6 +27,8 @@ from .folder import RunFolderError
 from .loop import choose_device, prepare, with_encoding
 
 SUFFIXES = (".csv", ".parquet")
+NODE_COLUMNS = ("id", "prediction", "known")
+"""Of a file of predictions; probabilities follow."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class Predictions:
     def predicted(self) -> list[str]:
         """The most probable class of each node."""
         return [self.classes[number] for number in self.probabilities.argmax(1)]
+
+    @property
+    def known(self) -> list[str | None]:
+        """The class of each node where the table has it."""
+        return [self.classes[number] if number >= 0 else None for number in self.labels]
 
 
 def predict(
@@ -155,29 +162,29 @@ def check_target(path: Path, force: bool) -> None:
 
 
 def write(predictions: Predictions, path: Path, force: bool = False) -> None:
-    """Write id, prediction and a probability for each class, all or nothing."""
+    """Write id, prediction, the known class and a probability for each class, all or nothing."""
     check_target(path, force)
-    names = ["id", "prediction", *_column_names(predictions.classes)]
+    nodes = (predictions.ids, predictions.predicted, predictions.known)
+    classes = list(_column_names(predictions.classes))
     if path.suffix.lower() == ".parquet":
-        head = [pl.Series("id", predictions.ids), pl.Series("prediction", predictions.predicted)]
-        columns = zip(names[2:], predictions.probabilities.T, strict=True)
-        frame = pl.DataFrame(head + [pl.Series(name, values) for name, values in columns])
+        columns = dict(zip(NODE_COLUMNS, nodes, strict=True))
+        frame = pl.DataFrame(columns, schema_overrides={"known": pl.String})
+        frame = frame.hstack(pl.DataFrame(predictions.probabilities, schema=classes))
         content = io.BytesIO()
         frame.write_parquet(content)
         store.write_bytes(path, content.getvalue())
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    rows = zip(predictions.ids, predictions.predicted, predictions.probabilities, strict=True)
-    for id, predicted, probabilities in rows:
-        writer.writerow([id, predicted, *(f"{value:.6g}" for value in probabilities)])
+    writer.writerow([*NODE_COLUMNS, *classes])
+    for *node, probabilities in zip(*nodes, predictions.probabilities, strict=True):
+        writer.writerow([*node, *(f"{value:.6g}" for value in probabilities)])
     store.write_bytes(path, text.getvalue().encode())
 
 
 def _column_names(classes: list[str]) -> Iterator[str]:
     """The classes; one that is called as another column gets 'class' before its name."""
-    taken = {"id", "prediction"}
+    taken = set(NODE_COLUMNS)
     for name in classes:
         while name in taken:
             name = f"class {name}"
