@@ -242,11 +242,12 @@ class TestOtherTables:
 
     def test_runs_on_the_untouched_graph_start_every_kind(self):
         records = [record(experiment="robustness", at=0.0, test=0.9)]
-        for kind in ("edges added", "noisy features"):
+        for kind in ("noisy features", "edges added"):
             records.append(record(experiment="robustness", kind=kind, at=0.2, test=0.7))
         table = tables.robustness(records)
         assert [r[1].text for r in table.rows] == ["edges added", "noisy features"]
         assert {r[3].text for r in table.rows} == {"90.00, 1 of 5 runs"}
+        assert any("3 runs" in note for note in table.notes)
 
     @pytest.mark.parametrize("name", tables.TABLES)
     def test_without_records_a_table_says_so(self, name):

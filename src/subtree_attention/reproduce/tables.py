@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from .. import data
 from . import published
+from .corruption import KINDS
 from .markup import RENDERERS, Cell, Table, render_csv, render_latex, render_markdown
 from .published import GRAPHS_A, GRAPHS_B, Published, Score
 from .records import (
@@ -260,7 +261,8 @@ def deep(records: Iterable[Record], runs: int | None = None) -> Table:
 
 def robustness(records: Iterable[Record], runs: int | None = None) -> Table:
     """Score over the share of edges or features that was changed."""
-    own = with_untouched(select(records, "robustness"))
+    made = select(records, "robustness")
+    own = with_untouched(made)
     shares = sorted({record.at for record in own if record.at is not None})
     rows: list[tuple[Cell, ...]] = []
     rules = []
@@ -289,14 +291,14 @@ def robustness(records: Iterable[Record], runs: int | None = None) -> Table:
         notes=(
             SCORES + " Bold: the highest mean for a graph, a change and a share.",
             "Not in the paper. A dash: no model was run with that share.",
-            *_where_from(own),
+            *_where_from(made),
         ),
         rules=tuple(rules[1:]),
     )
 
 
 def with_untouched(records: Sequence[Record]) -> list[Record]:
-    """Runs on the graph as it is (no kind, share 0) stand at the start of every kind."""
+    """Kind by kind; runs on the graph as it is (no kind, share 0) belong to every kind."""
     untouched = [record for record in records if record.kind is None]
     changed = [record for record in records if record.kind is not None]
     kinds = grouped(changed, lambda record: (record.graph, record.kind))
@@ -306,6 +308,8 @@ def with_untouched(records: Sequence[Record]) -> list[Record]:
             for record in untouched
             if record.graph == graph
         ]
+    order = {kind: place for place, kind in enumerate(KINDS)}
+    changed.sort(key=lambda record: order.get(record.kind or "", len(order)))
     return changed if kinds else untouched
 
 
