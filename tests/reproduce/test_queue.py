@@ -1,5 +1,7 @@
 """Jobs and how they are worked off, on the embedded graph."""
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from jobs import CONFIG, PLACE, job
 
 from subtree_attention.reproduce import command, queue
 from subtree_attention.reproduce.baselines import BASELINES
+from subtree_attention.reproduce.claims import Claims
 from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS
 from subtree_attention.reproduce.progress import RunLines
 from subtree_attention.reproduce.records import OURS
@@ -80,6 +83,33 @@ def test_an_interrupt_keeps_what_is_done(
     with pytest.raises(KeyboardInterrupt):
         queue.work_off([job(0), job(1)], PLACE, store, watch)
     assert len(store.read("table1")) == 1
+
+
+def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, watch: RunLines) -> None:
+    store, jobs = Store(tmp_path), [job(0), job(1)]
+    other = Claims(store)
+    assert other.take(jobs[0])
+    watch.begin(2)
+    assert queue.work_off(jobs, PLACE, store, watch) == []
+    assert [record["seed"] for record in store.read("table1")] == [1]
+    assert (watch.elsewhere, watch.done, watch.total) == (1, 1, 1)
+    other.close()
+    watch.begin(2)
+    queue.work_off(jobs, PLACE, store, watch)  # as chosen before the second was done
+    assert (watch.elsewhere, watch.done) == (1, 1)
+    queue.work_off(jobs, PLACE, store, watch, again=True)
+    assert (watch.elsewhere, watch.done) == (1, 3)
+    assert list((tmp_path / ".running").iterdir()) == []
+
+
+def test_two_that_work_off_the_same_jobs_share_them(tmp_path: Path) -> None:
+    jobs, watches = [job(seed) for seed in range(6)], [RunLines(str), RunLines(str)]
+    with ThreadPoolExecutor(2) as pool:
+        for watch in watches:
+            pool.submit(queue.work_off, jobs, PLACE, Store(tmp_path), watch)
+    lines = (tmp_path / "table1" / "digits.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["seed"] for line in lines) == list(range(6))
+    assert [watch.done + watch.elsewhere for watch in watches] == [6, 6]
 
 
 def test_processes_give_the_same_records_and_a_failure_stays_in_its_own(

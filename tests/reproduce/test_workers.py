@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +12,15 @@ from subtree_attention.reproduce.experiments import Job
 from subtree_attention.reproduce.workers import Workers, _Worker
 
 
+def noting(given: list[Job]) -> Callable[[Job], bool]:
+    """Every job may begin, and is noted."""
+    return lambda job: not given.append(job)
+
+
 def test_a_killed_process_fails_its_job_and_the_next_gets_a_new_one() -> None:
     given: list[Job] = []
     jobs = [job(0), job(1)]
-    with Workers(jobs, PLACE, 1, given.append) as workers:
+    with Workers(jobs, PLACE, 1, noting(given)) as workers:
         [first] = workers.working
         first.process.kill()
         [lost] = workers.ended()
@@ -33,7 +39,7 @@ def test_all_processes_end_with_an_interrupt() -> None:
     seen: list[_Worker] = []
 
     def interrupted() -> None:
-        with Workers([job(0), job(1)], PLACE, 8, lambda _: None) as workers:
+        with Workers([job(0), job(1)], PLACE, 8, lambda _: True) as workers:
             seen.extend(workers.working)
             assert list(workers.ended(0)) == []
             raise KeyboardInterrupt
@@ -59,8 +65,17 @@ def test_a_process_stays_with_its_graph_and_others_spread(monkeypatch: pytest.Mo
     monkeypatch.setattr("subtree_attention.reproduce.workers._Worker", Stub)
     given: list[Job] = []
     jobs = [on("cora", 0), on("cora", 1), on("cora", 2), on("actor", 3), on("actor", 4)]
-    with Workers(jobs, PLACE, 2, given.append) as workers:
+    with Workers(jobs, PLACE, 2, noting(given)) as workers:
         first, second = workers.working
         for worker in (second, first, second):
-            workers._give_to(worker)
+            workers._give_next(worker)
     assert [j.seed for j in given] == [0, 3, 4, 1, 2]
+
+
+def test_a_job_that_may_not_begin_is_passed_over() -> None:
+    with Workers([job(0), job(1)], PLACE, 2, lambda job: job.seed == 1) as workers:
+        [outcome] = workers.ended()
+        assert outcome.job == job(1)
+        assert workers.working == []
+    with Workers([job(0)], PLACE, 2, lambda _: False) as workers:
+        assert workers.working == []

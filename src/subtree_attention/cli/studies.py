@@ -143,7 +143,8 @@ def reproduce(
     Every run is a line of JSON below the folder of the records. What is there with the same
     settings is not run again, so an interrupted command goes on where it was; --render trains
     nothing. A run that diverges is a result and marked as such; one that fails is named, the others
-    go on, and the command ends with exit code 1: the same command tries it again.
+    go on, and the command ends with exit code 1: the same command tries it again. Started several
+    times at once, the processes share the runs.
 
     [bold]Examples[/bold]
 
@@ -154,6 +155,8 @@ def reproduce(
     sta reproduce deep --render                tables and figures from the committed runs
 
     sta reproduce theorem                      spectral gaps and convergence; trains nothing
+
+    CUDA_VISIBLE_DEVICES=1 sta reproduce all   a second GPU joins in
     """
     from ..reproduce import command
     from ..reproduce.progress import RunBars, RunLines, Watch

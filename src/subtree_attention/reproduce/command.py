@@ -118,7 +118,9 @@ def reproduce(
     watch, failed = watch or RunLines(say), ""
     if todo:
         watch.begin(len(todo))
-        failed = _named(work_off(todo, place, store, watch, processes), len(todo))
+        failed = _named(work_off(todo, place, store, watch, processes, again), len(todo))
+        if watch.elsewhere:
+            say(f"{watch.elsewhere} runs were left to other processes; the last one draws them all")
     return Reproduced(render_all(what, store, say), failed)
 
 

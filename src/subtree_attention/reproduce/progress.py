@@ -12,11 +12,15 @@ from .training import Outcome
 
 
 class Watch(Protocol):
-    """What the queue tells."""
+    """What the queue tells; `elsewhere` counts the jobs that were left to other processes."""
+
+    elsewhere: int
 
     def begin(self, total: int) -> None: ...
 
     def start(self, job: Job) -> None: ...
+
+    def leave(self, job: Job) -> None: ...
 
     def end(self, outcome: Outcome) -> None: ...
 
@@ -30,10 +34,15 @@ class RunLines:
 
     def begin(self, total: int) -> None:
         self.total, self.done, self.running = total, 0, list[Job]()
+        self.elsewhere = 0  # left to other processes
         self.since = time.monotonic()
 
     def start(self, job: Job) -> None:
         self.running.append(job)
+
+    def leave(self, job: Job) -> None:
+        self.elsewhere += 1
+        self.total -= 1
 
     def end(self, outcome: Outcome) -> None:
         self._count(outcome)
@@ -70,6 +79,10 @@ class RunBars(RunLines):
 
     def start(self, job: Job) -> None:
         super().start(job)
+        self._show()
+
+    def leave(self, job: Job) -> None:
+        super().leave(job)
         self._show()
 
     def end(self, outcome: Outcome) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from ..train.config import Config
+from .claims import Claims
 from .experiments import EXPERIMENTS, Job
 from .progress import Watch
 from .store import Record, Store, key
-from .training import Outcome, Place, Started, capturable, config_of, settings_of, steps
+from .training import Begin, Outcome, Place, capturable, config_of, settings_of, steps
 from .workers import Workers
 
 MOST_PROCESSES = 8
@@ -76,46 +77,65 @@ def _has_settings_of(job: Job, record: Record) -> bool:
 
 
 def work_off(
-    jobs: list[Job], place: Place, store: Store, watch: Watch, processes: int = 1
+    jobs: list[Job],
+    place: Place,
+    store: Store,
+    watch: Watch,
+    processes: int = 1,
+    again: bool = False,
 ) -> list[Job]:
     """Run jobs and put their records into the store, each as soon as it is there.
+
+    What another process is at, or has done meanwhile, is left to it.
 
     Args:
         jobs: those of one graph are kept together, its data is prepared once.
         place: where to run them.
         store: where the records go.
-        watch: told of every job that starts and ends.
+        watch: told of every job that starts, ends, or is left to others.
         processes: see `outcomes`.
+        again: run also what is there.
 
     Returns:
         The jobs that failed: they have no record.
     """
-    failed = []
-    with closing(outcomes(jobs, place, processes, watch.start)) as ended:
+    failed, claims = [], Claims(store)
+
+    def begin(job: Job) -> bool:
+        """Not what another process is at, or has ended since the jobs were chosen."""
+        ours = claims.take(job)
+        if ours and not again and not missing([job], store):
+            claims.drop(job)
+            ours = False
+        (watch.start if ours else watch.leave)(job)
+        return ours
+
+    with closing(claims), closing(outcomes(jobs, place, processes, begin)) as ended:
         for outcome in ended:
             if outcome.record is None:
                 failed.append(outcome.job)
             else:
                 store.add(outcome.record)
+            claims.drop(outcome.job)
             watch.end(outcome)
     return failed
 
 
-def outcomes(jobs: list[Job], place: Place, processes: int, started: Started) -> Generator[Outcome]:
+def outcomes(jobs: list[Job], place: Place, processes: int, begin: Begin) -> Generator[Outcome]:
     """How the jobs ended, in the order in which they did.
 
     What can be captured runs in this process, several at a time; what the host holds up, in
     `processes` beside it, if there are more than one; then what wants to be alone.
     """
     here, elsewhere, alone = _shared_out(jobs, place, processes)
-    with Workers(elsewhere, place, processes, started) as workers:
-        for outcome in steps(here, place, started):
+    with Workers(elsewhere, place, processes, begin) as workers:
+        for outcome in steps(here, place, begin):
             if outcome:
                 yield outcome
             yield from workers.ended(0)
         while workers.working:
             yield from workers.ended()
-    yield from filter(None, steps(alone, place, started))
+    yield from filter(None, steps(alone, place, begin))
 
 
 def _shared_out(

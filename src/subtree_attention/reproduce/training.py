@@ -60,16 +60,16 @@ class Outcome:
     error: str = ""
 
 
-Started = Callable[[Job], object]
-"""Told of every job when its turn comes."""
+Begin = Callable[[Job], bool]
+"""Asked when the turn of a job comes: whether it is run here."""
 
 
 def run(jobs: Iterable[Job], place: Place) -> Iterator[Outcome]:
     """How the jobs ended, in the order in which they did."""
-    return (outcome for outcome in steps(jobs, place, lambda _: None) if outcome)
+    return (outcome for outcome in steps(jobs, place, lambda _: True) if outcome)
 
 
-def steps(jobs: Iterable[Job], place: Place, started: Started) -> Iterator[Outcome | None]:
+def steps(jobs: Iterable[Job], place: Place, begin: Begin) -> Iterator[Outcome | None]:
     """As `run`, with None whenever the caller may look after something else."""
 
     def kind(job: Job) -> tuple[str, int, bool]:
@@ -80,11 +80,11 @@ def steps(jobs: Iterable[Job], place: Place, started: Started) -> Iterator[Outco
             data = _prepared(graph, encoding, place)
             placed = copy(data).to(str(place.device))  # once: the runs share it
         except Exception as error:
-            yield from (Outcome(job, error=in_words(error)) for job in some)
+            yield from (Outcome(job, error=in_words(error)) for job in filter(begin, some))
             continue
         start = partial(_JobRun, data=data, placed=placed, place=place)
         at_a_time = 1 if alone or place.device.type == "cpu" else place.together
-        yield from _train(some, start, at_a_time, started)
+        yield from _train(some, start, at_a_time, begin)
 
 
 def data_of(job: Job) -> tuple[str, int]:
@@ -99,14 +99,13 @@ def _prepared(graph: str, encoding: int, place: Place) -> Data:
 
 
 def _train(
-    jobs: Iterable[Job], start: Callable[[Job], _JobRun], at_a_time: int, started: Started
+    jobs: Iterable[Job], start: Callable[[Job], _JobRun], at_a_time: int, begin: Begin
 ) -> Iterator[Outcome | None]:
     """Jobs on the same data, some at a time."""
     refused: list[Outcome] = []  # could not even be started
 
     def waiting() -> Iterator[_JobRun]:
-        for job in jobs:
-            started(job)
+        for job in filter(begin, jobs):
             try:
                 yield start(job)
             except Exception as error:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .experiments import Job
-from .training import Outcome, Place, Started, data_of, run
+from .training import Begin, Outcome, Place, data_of, run
 
 
 class Workers:
@@ -25,17 +25,17 @@ class Workers:
         jobs: given to whoever is free.
         place: where the jobs run.
         processes: how many at most.
-        started: told of a job when it is given to a process.
+        begin: asked before a job is given to a process.
     """
 
-    def __init__(self, jobs: Iterable[Job], place: Place, processes: int, started: Started) -> None:
-        self.waiting, self.place, self.started = list(jobs), place, started
+    def __init__(self, jobs: Iterable[Job], place: Place, processes: int, begin: Begin) -> None:
+        self.waiting, self.place, self.begin = list(jobs), place, begin
         self.count = min(processes, len(self.waiting))
         self.working: list[_Worker] = []
 
     def __enter__(self) -> Workers:
         for _ in range(self.count):
-            self._give_to(self._hired())
+            self._give_next()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,29 +48,44 @@ class Workers:
         for pipe in wait(list(pipes), seconds):
             worker = pipes[pipe]
             outcome = worker.take()
-            if outcome.error or not self.waiting:
-                # An error may leave a process without its device: the next job gets a new one.
-                self.working.remove(worker)
-                worker.end()
-            if self.waiting:
-                self._give_to(self._hired() if outcome.error else worker)
+            if outcome.error:
+                # It may leave a process without its device: the next job gets a new one.
+                self._dismiss(worker)
+                self._give_next()
+            else:
+                self._give_next(worker)
             yield outcome
 
-    def _hired(self) -> _Worker:
-        worker = _Worker(self.place)
-        self.working.append(worker)
-        return worker
-
-    def _give_to(self, worker: _Worker) -> None:
-        job = min(self.waiting, key=lambda job: self._trouble(worker, job))
-        self.waiting.remove(job)
-        self.started(job)
+    def _give_next(self, worker: _Worker | None = None) -> None:
+        """Give the next job to a process, by default a new one; if there is none, it ends."""
+        job = self._next(worker.data if worker else None)
+        if job is None:
+            if worker:
+                self._dismiss(worker)
+            return
+        if worker is None:
+            worker = _Worker(self.place)
+            self.working.append(worker)
         worker.give(job)
 
-    def _trouble(self, worker: _Worker, job: Job) -> tuple[bool, int]:
-        """A worker stays with its graph, or takes the one on which the fewest work."""
-        data = data_of(job)
-        return data != worker.data, sum(data == other.data for other in self.working)
+    def _dismiss(self, worker: _Worker) -> None:
+        self.working.remove(worker)
+        worker.end()
+
+    def _next(self, prepared: tuple[str, int] | None) -> Job | None:
+        """The next job for a process with this data."""
+
+        def trouble(job: Job) -> tuple[bool, int]:
+            """A process stays with its graph, or takes the one on which the fewest work."""
+            data = data_of(job)
+            return data != prepared, sum(data == other.data for other in self.working)
+
+        while self.waiting:
+            job = min(self.waiting, key=trouble)
+            self.waiting.remove(job)
+            if self.begin(job):
+                return job
+        return None
 
 
 class _Worker:
