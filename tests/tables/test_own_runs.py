@@ -347,3 +347,11 @@ def test_a_broken_or_hostile_folder_is_a_plain_error(
     assert message in err
     assert len(err.splitlines()) <= 3
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_a_folder_with_a_run_is_refused_before_tables_are_read(
+    trained: Path, run_sta: Callable[..., Outcome]
+) -> None:
+    tables = ["--nodes", "nobody.csv", "--edges", "nothing.csv", "--target", "label"]
+    code, _, err = run_sta("train", *tables, "--out", str(trained))
+    assert (code, "holds a run already" in err) == (2, True)

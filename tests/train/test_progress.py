@@ -46,7 +46,7 @@ def test_plain_lines_come_now_and_then(
     assert capsys.readouterr().out == ""
     clock[0] = 11.0
     lines.epoch(0, epoch(2), epoch(1))
-    assert "run 1/2  epoch 2  loss 0.5000  val 80.00" in capsys.readouterr().out
+    assert "run 0  epoch 2  loss 0.5000  val 80.00" in capsys.readouterr().out
     lines.finish_run(RunResult(0, 0, 0.8, 0.7, 1, 21, 30.0))
     assert "test 70.00" in capsys.readouterr().out
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from .. import data
 from ..train import folder as store
 from ..train.config import Config
-from ..train.loop import Interrupted, Result, check_folder, fit
+from ..train.loop import Interrupted, Result, fit
 from ..train.progress import Bars, Lines, Progress
 from ..train.recipes import recipe
 from .app import (
@@ -184,6 +184,8 @@ def train(
         if graph or resume:
             other = "--resume takes the graph from the run" if resume else f"'{graph}' is another"
             raise ValueError(f"--{min(tables).replace('_', '-')} is of your own tables; {other}")
+        if out:
+            store.check_new(out)  # before tables are read, and settings searched
         own, config = _own_graph(changes, **tables)
         if tune:
             out = out or store.new_folder(config.graph)
@@ -328,7 +330,6 @@ def _tuned(config: Config, data: Data, out: Path, budget: str, **how: Any) -> Co
     from ..tune import report
     from ..tune.loop import Stopped, parse_budget
 
-    check_folder(config, out, resume=False)  # before the time of the search is spent
     folder = out.with_name(f"{out.name}-tune")
     try:
         with _trials() as display:

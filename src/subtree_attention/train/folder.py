@@ -70,6 +70,24 @@ def check_free(path: Path, force: bool) -> None:
         raise ValueError(f"{path} is there already: --force writes over it")
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether training was begun there."""
+    return (folder / "config.json").exists()
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder in which nothing can be begun, before any work is done."""
+    if holds_run(folder):
+        raise RunFolderError(
+            f"{folder} holds a run already: go on with it (--resume, from Python resume=True), or "
+            "choose another folder"
+        )
+    if folder.is_dir() and any(folder.iterdir()):
+        raise RunFolderError(f"{folder} is not empty and holds no run: choose another folder")
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file: choose a folder")
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, readable by people too."""
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())

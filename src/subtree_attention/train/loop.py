@@ -283,19 +283,9 @@ def check_folder(config: Config, out: str | Path | None, resume: bool) -> Path |
             return None
         out = store.latest_unfinished(config.graph)
     out = Path(out)
-    if not (out / "config.json").exists():
-        if out.is_dir() and any(out.iterdir()):
-            raise store.RunFolderError(
-                f"{out} is not empty and holds no run: choose another folder"
-            )
-        if out.exists() and not out.is_dir():
-            raise store.RunFolderError(f"{out} is a file: choose a folder")
+    if not resume or not store.holds_run(out):
+        store.check_new(out)
         return out
-    if not resume:
-        raise store.RunFolderError(
-            f"{out} holds a run already: go on with it (--resume, from Python resume=True), or "
-            "choose another folder"
-        )
     before = store.read_config(out)
     changed = [
         f"{name} {value!r}, not {getattr(config, name)!r}"

@@ -114,15 +114,14 @@ class Lines(_Clock):
         if time.monotonic() - self.last >= LINE_SECONDS and left is not None:
             self.last = time.monotonic()
             print(
-                f"run {index + 1}/{self.config.runs}  epoch {now.epoch}  "
-                f"{_scores(now, best)}  about {left:.0f} s left",
+                f"run {index}  epoch {now.epoch}  {_scores(now, best)}  about {left:.0f} s left",
                 flush=True,
             )
 
     def finish_run(self, result: RunResult) -> None:
         self.note_finished(result)
         print(
-            f"run {result.run + 1}/{self.config.runs}  {result.epochs} epochs  "
+            f"run {result.run}  {result.epochs} epochs  "
             f"val {100 * result.val:.2f}  test {100 * result.test:.2f}  {result.seconds:.1f} s",
             flush=True,
         )

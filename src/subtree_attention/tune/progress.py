@@ -95,7 +95,7 @@ class TrialBars(Quiet):
 
     def epoch(self, run: int, epoch: int, score: float, seconds_left: float | None) -> None:
         left = "" if seconds_left is None else f"  {clock(seconds_left)} left"
-        note = f"run {run + 1}  best val {100 * score:.2f}{left}"
+        note = f"run {run}  best val {100 * score:.2f}{left}"
         self.display.update(self.now, completed=epoch, note=note)
 
     def finish(self, trial: int, line: str, standing: Standing) -> None:
