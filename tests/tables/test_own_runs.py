@@ -101,7 +101,18 @@ def test_new_tables_are_predicted_and_checked(
     assert (code, "the edge n0 -> p1 ends at a node that is not" in err) == (2, True)
     assert not (here / "joined.csv").exists()
     assert run_sta("predict", str(trained), *new, "--join")[0] == 0
-    assert [row["id"] for row in rows(here / "joined.csv")] == ["n0", "n1", "n2", "n3"]
+    joined = {row["id"]: row for row in rows(here / "joined.csv")}
+    assert list(joined) == ["n0", "n1", "n2", "n3"]
+
+    code, out, err = run_sta("explain", str(trained), "n0", *new[:4], "--join", "--json")
+    assert code == 0, err
+    why = json.loads(out)
+    assert (why["node"], why["predicted"]) == ("n0", joined["n0"]["prediction"])
+    assert why["logit"] == pytest.approx(why["model_logit"], abs=1e-5)
+    (neighbour,) = why["levels"][1]["sources"]
+    assert (neighbour["node"], neighbour["label"]) == ("p1", people()["label"][1])
+    code, _, err = run_sta("explain", str(trained), "n0", "--join")
+    assert (code, "are for new tables" in err) == (2, True)
 
     (here / "n.csv").write_text("id,age,city\nn0,3,Rome\n")
     code, _, err = run_sta("predict", str(trained), *new, "--force")

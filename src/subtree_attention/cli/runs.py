@@ -26,6 +26,21 @@ from .app import (
     table_option,
 )
 
+Join = Annotated[
+    bool, table_option("The new nodes join the graph of the run; edges may end in both.", "--join")
+]
+
+
+def _new_tables(
+    nodes: Path | None, edges: Path | None, join: bool, unknown_ends: str | None
+) -> dict[str, Any] | None:
+    """How new tables are to be read, if there are any."""
+    if nodes is None and edges is None:
+        if join or unknown_ends:
+            raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
+        return None
+    return {"nodes": nodes, "edges": edges, "join": join, "unknown_ends": unknown_ends or "error"}
+
 
 @app.command()
 def evaluate(
@@ -62,10 +77,7 @@ def predict(
     ] = Path("predictions.csv"),
     nodes: Nodes = None,
     edges: Edges = None,
-    join: Annotated[
-        bool,
-        table_option("The new nodes join the graph of the run; edges may end in both.", "--join"),
-    ] = False,
+    join: Join = False,
     unknown_ends: UnknownEnds = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
     device: Device = "auto",
@@ -92,11 +104,8 @@ def predict(
     from ..train.show import known_labels, show_calibration
 
     check_target(out, force)
-    if nodes is None and edges is None and (join or unknown_ends):
-        raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
-    how: dict[str, Any] = {"join": join, "unknown_ends": unknown_ends or "error"}
-    how |= {"device": device, "data_dir": data_dir, "mirror": mirror}
-    predictions = predict_nodes(run, nodes, edges, **how)
+    tables = _new_tables(nodes, edges, join, unknown_ends) or {}
+    predictions = predict_nodes(run, **tables, device=device, data_dir=data_dir, mirror=mirror)
     if predictions.report is not None:
         show(predictions.report, out_console)
         line = known_labels(predictions)
@@ -132,6 +141,10 @@ def explain(
         ),
     ] = "share",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+    nodes: Nodes = None,
+    edges: Edges = None,
+    join: Join = False,
+    unknown_ends: UnknownEnds = None,
     data_dir: DataDir = None,
     mirror: Mirror = None,
 ) -> None:
@@ -153,6 +166,8 @@ def explain(
     sta explain runs/mine 7 --class 3         why not class 3?
 
     sta explain runs/mine 7 --json > why.json
+
+    sta explain runs/mine dan --nodes new.csv --edges new_edges.csv --join     a new node
     """
     from ..explain import report as reports
 
@@ -160,7 +175,8 @@ def explain(
         if value is not None:
             _check.integer(name, value, 0)
     _check.known("order", by, ORDERS)
-    result = reports.of_run(run, node, cls, top, hops, by, data_dir, mirror)
+    tables = _new_tables(nodes, edges, join, unknown_ends)
+    result = reports.of_run(run, node, cls, top, hops, by, data_dir, mirror, tables)
     if as_json:
         typer.echo(json.dumps(result, indent=2, allow_nan=False))
     else:

@@ -22,6 +22,8 @@ from torch_geometric.data import Data
 
 from .. import _check
 from ..train import load, load_data
+from ..train.folder import best_run
+from ..train.predict import new_graph
 from .explainer import Explainer
 from .explanation import GLOBAL, Explanation, Level
 
@@ -175,9 +177,14 @@ def of_run(
     by: str,
     data_dir: Path | None = None,
     mirror: Path | None = None,
+    tables: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What `to_dict` says of a node of a run folder."""
-    model, data = load(run), load_data(run, data_dir=data_dir, mirror=mirror)
+    """What `to_dict` says of a node of a run folder, or of new tables (see `predict`)."""
+    model = load(run)
+    if tables is None:
+        data = load_data(run, data_dir=data_dir, mirror=mirror)
+    else:
+        data, _ = new_graph(best_run(run), **tables)
     names = Names(data, model.conv.out_channels)
     root, explained = names.find(node), None if cls is None else names.find_class(cls)
     weight = data.get("edge_weight")

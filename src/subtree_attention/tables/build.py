@@ -96,7 +96,7 @@ def join_tables(data: Data, nodes: Any, edges: Any, unknown_ends: str = "error")
     """A graph with new nodes, whose edges may end at each other and at nodes that were there.
 
     Returns:
-        Data of all nodes, the new ones last; y is -1 for those that were there.
+        Data of all nodes, the new ones last.
     """
     people, links, new = _other_tables(data.recipe, nodes, edges)
     old = pl.Series(data.ids, dtype=pl.String)
@@ -118,7 +118,7 @@ def join_tables(data: Data, nodes: Any, edges: Any, unknown_ends: str = "error")
         weight = np.concatenate([data.edge_weight.numpy(), found.weight])
     index, weight, _ = simple(index[0], index[1], weight, len(old) + len(new), directed=True)
     _set_edges(joined, index, weight)
-    joined.y = torch.cat([torch.full_like(data.y, -1), joined.y])
+    joined.y = torch.cat([data.y, joined.y])
     joined.ids = data.ids + joined.ids
     return joined
 

@@ -97,8 +97,8 @@ def predict(
     ids, classes = names_of(data, logits.shape[1])
     report = None
     if nodes is not None or edges is not None:
-        new, start = _new_graph(store.folder_of(run), config, nodes, edges, join, unknown_ends)
-        logits = logits_of(model, with_encoding(new, config.encoding), config, place)[start:]
+        new, start = new_graph(run, nodes, edges, join, unknown_ends)
+        logits = logits_of(model, new, config, place)[start:]
         ids, labels, report = new.ids[start:], new.y.numpy()[start:], new.report
     probabilities = calibration.probabilities(logits)
     return Predictions(ids, classes, probabilities, labels, calibration, run, report)
@@ -125,10 +125,11 @@ def logits_of(model: STAGNN, data: Data, config: Config, place: torch.device) ->
     return logits
 
 
-def _new_graph(
-    folder: Path, config: Config, nodes: Any, edges: Any, join: bool, unknown_ends: str
+def new_graph(
+    run: Path, nodes: Any, edges: Any, join: bool = False, unknown_ends: str = "error"
 ) -> tuple[Data, int]:
-    """The graph of new tables, and where its new nodes begin."""
+    """The graph of new tables as the model of a run takes it, and where its new nodes begin."""
+    config = store.config_of(run)
     if nodes is None or edges is None:
         raise ValueError("new nodes need both tables: --nodes and --edges")
     if config.graph in datasets.names():
@@ -136,7 +137,7 @@ def _new_graph(
             f"this model was trained on '{config.graph}' of the registry, which has no columns: "
             "new tables need a model that was trained on tables (sta train --nodes ...)"
         )
-    old = bundle.read(folder)
+    old = bundle.read(store.folder_of(run))
     if join:
         data, start = join_tables(old, nodes, edges, unknown_ends), len(old.ids)
     else:
@@ -146,7 +147,7 @@ def _new_graph(
             "the model uses Laplacian eigenvectors, which are others on another graph: "
             "trust its predictions there less than the calibration says"
         )
-    return data, start
+    return with_encoding(data, config.encoding), start
 
 
 # ------------------------------------------------------------------------------------------- file
