@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from .. import data
@@ -113,6 +113,21 @@ _SCORED = ("train", "val", "test", "best_epoch")
 
 
 # ---------------------------------------------------------------------------------- grouping them
+
+TUNED = "weight decay "
+"""How the variants begin of which one is chosen in each run."""
+
+
+def tuned(records: Iterable[Record]) -> list[Record]:
+    """Of the runs of a model on a split that differ in a tuned setting, the one with the best
+    validation score, the first of equals; its variant does not say so any more."""
+    best: dict[Any, Record] = {}
+    for record in records:
+        chosen = replace(record, variant="") if record.variant.startswith(TUNED) else record
+        run = (chosen.experiment, chosen.graph, chosen.model, chosen.variant, chosen.seed)
+        if run not in best or (chosen.val or 0) > (best[run].val or 0):
+            best[run] = chosen
+    return list(best.values())
 
 
 def select(records: Iterable[Record], experiment: str) -> list[Record]:
