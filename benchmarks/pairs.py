@@ -1,6 +1,6 @@
 """STAGNN by our operator and edge by edge, epoch by epoch from the same start, on the CPU.
 
-    python benchmarks/pairs.py cora --epochs 300 --out results/pairs-cora.json
+    python benchmarks/pairs.py cora --epochs 200 --out results/pairs-cora.json
 
 In float64 losses agree to all digits that count and scores to the last one, so the formulations are
 the same model. In float32 they agree until roundings have grown; from then on the two runs are two

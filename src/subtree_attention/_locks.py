@@ -31,12 +31,18 @@ def lock(path: Path) -> int:
 
     It tries again and again instead of waiting in the system, so that Ctrl-C gets through.
     """
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if try_lock(file):
-            return file
-        os.close(file)
+    while (held := lock_if_free(path)) is None:
         time.sleep(0.01)
+    return held
+
+
+def lock_if_free(path: Path) -> int | None:
+    """As `lock`, but None if another holds it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    if try_lock(file):
+        return file
+    os.close(file)
+    return None
 
 
 def try_lock(file: int) -> bool:

@@ -180,11 +180,12 @@ def of_run(
     tables: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What `to_dict` says of a node of a run folder, or of new tables (see `predict`)."""
+    run = best_run(run)  # once: all that follow would look for it
     model = load(run)
     if tables is None:
         data = load_data(run, data_dir=data_dir, mirror=mirror)
     else:
-        data, _ = new_graph(best_run(run), **tables)
+        data, _ = new_graph(run, **tables)
     names = Names(data, model.conv.out_channels)
     root, explained = names.find(node), None if cls is None else names.find_class(cls)
     weight = data.get("edge_weight")

@@ -518,10 +518,7 @@ _SHARES = ("dropout", "in_dropout")
 
 
 def _baseline(
-    model: Callable[..., nn.Module],
-    capturable: bool,
-    recipe: str,
-    **settings: Any,
+    model: Callable[..., nn.Module], capturable: bool, recipe: str, **settings: Any
 ) -> Baseline:
     name = model.__name__
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from .._locks import try_lock
+from .._locks import lock_if_free
 from .experiments import Job
 from .store import Store
 
@@ -28,12 +28,10 @@ class Claims:
         """Whether no other process is at it: then it is ours until `drop`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(job)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        if not try_lock(file):
-            os.close(file)
-            return False
-        self.held[path] = file
-        return True
+        held = lock_if_free(path)
+        if held is not None:
+            self.held[path] = held
+        return held is not None
 
     def drop(self, job: Job) -> None:
         """Let go of a run that has ended."""

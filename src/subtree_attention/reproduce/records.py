@@ -118,26 +118,28 @@ TUNED = "weight decay "
 """How the variants begin of which one is chosen in each run."""
 
 
-def tuned(records: Iterable[Record]) -> list[Record]:
+def select(records: Iterable[Record], experiment: str) -> list[Record]:
+    """The runs of an experiment; of a run that was done twice, the later record; of variants that
+    differ in a tuned setting, the best."""
+    latest = {_run(record): record for record in records if record.experiment == experiment}
+    return _tuned(latest.values())
+
+
+def _tuned(records: Iterable[Record]) -> list[Record]:
     """Of the runs of a model on a split that differ in a tuned setting, the one with the best
     validation score, the first of equals; its variant does not say so any more."""
     best: dict[Any, Record] = {}
     for record in records:
         chosen = replace(record, variant="") if record.variant.startswith(TUNED) else record
-        run = (chosen.experiment, chosen.graph, chosen.model, chosen.variant, chosen.seed)
+        run = _run(chosen)
         if run not in best or (chosen.val or 0) > (best[run].val or 0):
             best[run] = chosen
     return list(best.values())
 
 
-def select(records: Iterable[Record], experiment: str) -> list[Record]:
-    """The runs of an experiment; of a run that was done twice, the later record."""
-    latest = {
-        (r.graph, r.model, r.variant, r.at, r.kind, r.split, r.seed): r
-        for r in records
-        if r.experiment == experiment
-    }
-    return list(latest.values())
+def _run(r: Record) -> tuple[Any, ...]:
+    """What tells the runs of an experiment apart."""
+    return r.graph, r.model, r.variant, r.at, r.kind, r.split, r.seed
 
 
 def grouped(records: Iterable[Record], key: Callable[[Record], Key]) -> dict[Key, list[Record]]:
