@@ -16,7 +16,7 @@ from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS
 from subtree_attention.reproduce.progress import RunLines
 from subtree_attention.reproduce.records import OURS
 from subtree_attention.reproduce.store import Store
-from subtree_attention.reproduce.training import Place, run
+from subtree_attention.reproduce.training import Place, config_of, run
 
 
 @pytest.fixture
@@ -33,7 +33,13 @@ def test_the_papers_numbers_of_runs() -> None:
     for name, count in (("cora", 5), ("physics", 10)):
         assert [j.seed for j in of[name] if j.model == OURS] == list(range(count))
         assert [j.seed for j in of[name] if j.model == EDGEWISE] == list(range(count))
-        assert [j.seed for j in of[name] if j.model == "GCN"] == 3 * list(range(5))  # decays
+        assert [j.seed for j in of[name] if j.model == "GCN"] == 2 * list(range(5))  # decays
+
+
+@pytest.mark.parametrize(("model", "own"), [("GCN", 5e-4), ("Polynormer", 5e-5)])
+def test_a_baseline_is_trained_with_its_weight_decay_and_without(model: str, own: float) -> None:
+    jobs = [j for j in EXPERIMENTS["table1"].jobs("cora", 1) if j.model == model]
+    assert [config_of(j).weight_decay for j in jobs] == [own, 0.0]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
