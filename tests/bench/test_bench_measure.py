@@ -19,6 +19,13 @@ def out_of_memory(*_):
     raise torch.OutOfMemoryError("CUDA out of memory")
 
 
+def test_an_error_that_is_not_a_number_is_the_largest():
+    right, wrong = torch.ones(2), torch.tensor([1.0, math.nan])
+    assert measure.relative_error([right, right], [right, right]) == 0
+    for got in ([wrong, right], [right, wrong]):
+        assert math.isnan(measure.relative_error(got, [right, right]))
+
+
 @pytest.mark.parametrize("error", [0.5, math.nan, math.inf])
 def test_a_wrong_version_is_not_reported(error):
     versions = [version("right"), version("wrong", lambda: error)]

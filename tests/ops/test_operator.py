@@ -279,3 +279,12 @@ class TestTheorem1:
         similarity = kernel_similarity(make_map("elu", 5))
         everywhere = definition.global_attention(*inputs.all(), similarity=similarity)
         assert_all_close([out], [everywhere], FLOAT64_ERROR)  # lambda_2^200 is far below
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_these_comparisons_fail_where_something_is_not_a_number(place):
+    right = [torch.ones(2), torch.ones(2)]
+    wrong = [*right]
+    wrong[place] = torch.tensor([1.0, torch.nan])
+    with pytest.raises(AssertionError, match="relative errors"):
+        assert_all_close(wrong, right, 1.0)

@@ -135,8 +135,7 @@ def _version(
         return Version(name, build, needs_bytes=needs_bytes)
 
     def error() -> float:
-        pairs = zip(task.outcome(attend), truth, strict=True)
-        return max(relative_error(got, right) for got, right in pairs)
+        return relative_error(task.outcome(attend), truth)
 
     return Version(name, build, error, tolerance, needs_bytes=needs_bytes)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -140,9 +140,11 @@ def copy_bandwidth(device: torch.device, rounds: int = 5, times: int = 5) -> flo
     return 2 * source.nbytes * times / taken
 
 
-def relative_error(got: torch.Tensor, exact: torch.Tensor) -> float:
-    """|got - exact| / |exact|."""
-    return float((got.double() - exact).norm() / exact.norm())
+def relative_error(got: Iterable[torch.Tensor], exact: Iterable[torch.Tensor]) -> float:
+    """The largest |got - exact| / |exact| of some tensors; NaN if one is not a number."""
+    pairs = zip(got, exact, strict=True)
+    errors = [float((one.double() - right).norm() / right.norm()) for one, right in pairs]
+    return float(torch.tensor(errors).max())  # Python's max would pass over NaN
 
 
 def _check_and_build(result: Measurement, version: Version, device: torch.device) -> Run | None:
