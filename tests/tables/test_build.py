@@ -174,6 +174,8 @@ def test_pyg_and_npz_give_the_same_graph(tmp_path: Path) -> None:
     parts = {"x_data": csr.data, "x_indices": csr.indices, "x_indptr": csr.indptr}
     np.savez(tmp_path / "sparse.npz", **parts, x_shape=np.array(csr.shape), **arrays)
     assert data.ids == ["0", "1", "2", "3", "4", "5"]
+    named = sta.from_pyg(Data(x=x, edge_index=edge_index, y=y, ids=torch.arange(10, 16)))
+    assert named.ids == ["10", "11", "12", "13", "14", "15"]
     assert data.classes == ["0", "1", "2"]
     for name in ("dense.npz", "sparse.npz"):
         again = sta.from_npz(tmp_path / name)
@@ -187,6 +189,14 @@ def test_pyg_and_npz_give_the_same_graph(tmp_path: Path) -> None:
     [
         ({"edge_index": np.array([[0], [9]])}, "names a node outside 0..3"),
         ({"y": np.array([0, 1])}, "a whole number for each of 4 nodes"),
+        ({"y": np.array([0.2, 1.7, 0, 1])}, "y must hold whole numbers, not float64"),
+        ({"edge_index": np.array([[0.0], [1]])}, "edge_index must hold whole numbers"),
+        (
+            {"edge_weight": np.array([1.0, 2])},
+            "edge_weight must be a number of at least 0 for each",
+        ),
+        ({"edge_weight": np.array([np.nan])}, "edge_weight must be a number of at least 0"),
+        ({"edge_weight": np.array([-1.0])}, "edge_weight must be a number of at least 0"),
         ({"y": np.zeros(4, int)}, "y holds 1 class: two are needed"),
         ({"x": np.full((4, 2), np.nan)}, "must be finite"),
         ({"ids": np.array(["a", "a", "b", "c"])}, "ids must be different"),

@@ -26,6 +26,7 @@ def dense(block: object) -> np.ndarray:
 
 @example(values=[0.0, 4e-161])
 @example(values=[0.0, 5e-324])
+@example(values=[0.0, 2.3e-309])
 @example(values=[1e300, -1e300, 1e299])
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1).filter(lambda v: any(v)))
 def test_numbers_are_standardised_and_missing_ones_flagged(values: list) -> None:

@@ -7,6 +7,7 @@ and gives the features of that or of another table (`encode`).
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -43,7 +44,7 @@ class Number:
             raise TableError(f"{table.name}: the numbers in column '{name}' are too large")
         scaled = there / largest  # the squares of tiny or huge values do not exist
         mean, std = float(scaled.mean()) * largest, float(scaled.std()) * largest
-        same = std <= 1e-12 * abs(mean)  # but for rounding
+        same = std <= max(1e-12 * abs(mean), sys.float_info.min)  # but for rounding
         return cls(name, mean, 1.0 if same else std, values.null_count() > 0)
 
     @property

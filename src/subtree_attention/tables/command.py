@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
 
 from .. import data as datasets
-from ..data.features import values_of
+from ..train.bundle import fingerprint
 from ..train.config import Config
 from ..tune import Task, search
 from ..tune.space import space_of
@@ -35,18 +34,10 @@ def refuse_fixed(changes: dict[str, Any]) -> None:
 def tune(config: Config, data: Data, folder: Path, seconds: float, **how: Any) -> Study:
     """Search settings on a graph of one's own for some time; goes on with what is in the folder."""
     runs = min(TUNE_RUNS, config.runs)
+    # Trials on two graphs cannot be compared.
     same = fingerprint(data)
     task = Task(config.graph, runs=runs, seed=config.seed, base=config.to_dict(), data=same)
     return search(task, folder, budget=seconds, data=data, **how)
-
-
-def fingerprint(data: Data) -> str:
-    """A short text that another graph does not have: trials on two graphs cannot be compared."""
-    crc = zlib.crc32(str(list(data.x.shape)).encode())
-    for tensor in (values_of(data.x), data.edge_index, data.y, data.get("edge_weight")):
-        if tensor is not None:
-            crc = zlib.crc32(tensor.contiguous().numpy().tobytes(), crc)
-    return f"{crc:08x}"
 
 
 def best(study: Study, budget: str) -> Config:

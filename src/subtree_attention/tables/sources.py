@@ -5,6 +5,7 @@ All give what `from_tables` gives. Features that come as a matrix are taken as t
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def from_pyg(data: Data) -> Data:
         y=data.y,
         weight=weight,
         masks=masks if len(masks) == len(MASKS) else {},
-        ids=[str(i) for i in (data.get("ids") or range(num_nodes))],
+        ids=_names(data.get("ids"), num_nodes),
         classes=data.get("classes"),
         name="the graph",
     )
@@ -91,11 +92,11 @@ def from_npz(path: str | Path) -> Data:
     classes = arrays.get("classes")
     return _from_tensors(
         x=_features(arrays, path),
-        edge_index=torch.from_numpy(arrays["edge_index"].astype(np.int64)),
-        y=torch.from_numpy(arrays["y"].astype(np.int64)),
+        edge_index=_whole(arrays, "edge_index", path),
+        y=_whole(arrays, "y", path),
         weight=torch.from_numpy(arrays["edge_weight"]) if "edge_weight" in arrays else None,
         masks={m: torch.from_numpy(arrays[m]) for m in MASKS if m in arrays},
-        ids=[str(i) for i in arrays.get("ids", np.arange(num_nodes))],
+        ids=_names(arrays.get("ids"), num_nodes),
         classes=None if classes is None else [str(name) for name in classes],
         name=str(path),
     )
@@ -119,6 +120,11 @@ def _from_tensors(
         raise TableError(f"{name}: y must be a whole number for each of {num_nodes} nodes")
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise TableError(f"{name}: edge_index must have shape [2, E]")
+    if weight is not None:
+        weight = weight.float().flatten()
+        good = (weight >= 0) & (weight < math.inf)
+        if weight.shape != edge_index.shape[1:] or not good.all():
+            raise TableError(f"{name}: edge_weight must be a number of at least 0 for each edge")
     if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < num_nodes:
         raise TableError(f"{name}: edge_index names a node outside 0..{num_nodes - 1}")
     if len(ids) != num_nodes or len(set(ids)) != num_nodes:
@@ -132,7 +138,7 @@ def _from_tensors(
         raise TableError(f"{name}: {len(classes)} names of classes for {count} classes in y")
     data = Data(x=compact(x), edge_index=edge_index.long(), y=y)
     if weight is not None:
-        data.edge_weight = weight.float().flatten()
+        data.edge_weight = weight
     if masks and len(masks) < len(MASKS):
         raise TableError(f"{name}: {', '.join(masks)} alone is no split; it needs all of {MASKS}")
     for mask, values in masks.items():
@@ -146,6 +152,19 @@ def _from_tensors(
     return describe(
         data, ids, classes, recipe, Report([ColumnLine("x", "matrix", x.size(1), 0)], notes)
     )
+
+
+def _names(ids: Any, num_nodes: int) -> list[str]:
+    """Ids as texts; the numbers of the nodes if there are none."""
+    if ids is None:
+        ids = range(num_nodes)
+    return [str(i) for i in (ids.tolist() if isinstance(ids, Tensor | np.ndarray) else ids)]
+
+
+def _whole(arrays: dict[str, np.ndarray], name: str, path: Path) -> Tensor:
+    if arrays[name].dtype.kind not in "iu":
+        raise TableError(f"{path}: {name} must hold whole numbers, not {arrays[name].dtype}")
+    return torch.from_numpy(arrays[name].astype(np.int64))
 
 
 def _features(arrays: dict[str, np.ndarray], path: Path) -> Tensor:

@@ -9,6 +9,7 @@ Whoever wrote such a folder, reading it runs nothing of theirs, and every index 
 
 from __future__ import annotations
 
+import zlib
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,8 @@ NAMES = ("ids", "recipe", "report")
 
 
 def is_own(data: Data) -> bool:
-    """Whether this is a graph of the user's own: one with ids."""
-    return "ids" in data
+    """Whether this is what `from_tables` and its siblings give: a graph that knows its columns."""
+    return "recipe" in data
 
 
 def without_names(data: Data) -> Data:
@@ -51,20 +52,20 @@ def save(folder: Path, data: Data) -> None:
     store.write_json(
         folder / COLUMNS, {"classes": data.classes, "recipe": recipe, "report": report}
     )
-    store.write_tensors(folder / GRAPH, _tensors(data), {"num_features": data.x.size(1)})
+    store.write_tensors(folder / GRAPH, tensors(data), {"num_features": data.x.size(1)})
 
 
 def read(folder: Path) -> Data:
     """The graph as `from_tables` gave it; anything that does not fit is a `RunFolderError`."""
     if not (folder / GRAPH).exists():
         raise RunFolderError(f"{folder / GRAPH} is missing: the graph of this run is not there")
-    tensors, header = store.read_tensors(folder / GRAPH)
+    stored, header = store.read_tensors(folder / GRAPH)
     ids, about = store.read_json(folder / IDS), store.read_json(folder / COLUMNS)
     try:
         ids, classes = _words(ids, IDS), _words(about["classes"], "classes")
         recipe = TableRecipe.from_dict(about["recipe"])
         report = Report.from_dict(about["report"])
-        data = _checked(tensors, header["num_features"], len(ids), len(classes))
+        data = _checked(stored, header["num_features"], len(ids), len(classes))
         if data.x.size(1) != recipe.width:
             raise ValueError(f"{data.x.size(1)} features, but columns for {recipe.width}")
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -75,24 +76,33 @@ def read(folder: Path) -> Data:
 def check_same(folder: Path, data: Data) -> None:
     """Refuse to go on with a run on another graph than that it was started on."""
     stored = read(folder)
-    if stored.ids != data.ids or not torch.equal(stored.edge_index, data.edge_index):
+    ours, theirs = tensors(stored), tensors(data)
+    same = ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+    if not same or (stored.ids, stored.classes) != (data.ids, data.classes):
         raise RunFolderError(f"{folder} was started on another graph: choose another folder")
 
 
-def _tensors(data: Data) -> dict[str, Tensor]:
+def fingerprint(data: Data) -> str:
+    """A short text that another graph does not have."""
+    crc = 0
+    for name, tensor in tensors(data).items():
+        crc = zlib.crc32(f"{name} {list(tensor.shape)}".encode(), crc)
+        crc = zlib.crc32(tensor.contiguous().numpy().tobytes(), crc)
+    return f"{crc:08x}"
+
+
+def tensors(data: Data) -> dict[str, Tensor]:
+    """All of a graph that numbers depend on, by name, as it is stored."""
     dtype = index_dtype(data.num_nodes)  # half the size on disk
-    tensors = {"edge_index": data.edge_index.to(dtype), "y": data.y, **named_parts(data.x)}
-    for name in ("edge_weight", *MASKS):
-        if name in data:
-            tensors[name] = data[name]
-    return tensors
+    found = {"edge_index": data.edge_index.to(dtype), "y": data.y, **named_parts(data.x)}
+    return found | {name: data[name] for name in ("edge_weight", *MASKS) if name in data}
 
 
-def _checked(tensors: dict[str, Tensor], width: Any, num_nodes: int, num_classes: int) -> Data:
-    """The tensors as a graph; a `ValueError` for what could lead out of an array."""
+def _checked(stored: dict[str, Tensor], width: Any, num_nodes: int, num_classes: int) -> Data:
+    """What was stored as a graph; a `ValueError` for what could lead out of an array."""
     _check.integer("num_features", width, 0)
-    x = from_named_parts(tensors, (num_nodes, width), trusted=False)
-    edge_index, y = tensors["edge_index"].long(), tensors["y"].long()
+    x = from_named_parts(stored, (num_nodes, width), trusted=False)
+    edge_index, y = stored["edge_index"].long(), stored["y"].long()
     if tuple(x.shape) != (num_nodes, width) or x.dtype != torch.float32:
         raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
     _check.finite("x", values_of(x))
@@ -101,14 +111,14 @@ def _checked(tensors: dict[str, Tensor], width: Any, num_nodes: int, num_classes
     if y.shape != (num_nodes,) or not _within(y, -1, num_classes):
         raise ValueError("y does not fit the nodes and the classes")
     data = Data(x=x, edge_index=edge_index, y=y)
-    if "edge_weight" in tensors:
-        weight = tensors["edge_weight"].float()
+    if "edge_weight" in stored:
+        weight = stored["edge_weight"].float()
         if weight.shape != edge_index.shape[1:] or not bool((weight >= 0).all()):
             raise ValueError("edge_weight is not a number of at least 0 for each edge")
         data.edge_weight = weight
     for name in MASKS:
-        if name in tensors:
-            mask = tensors[name]
+        if name in stored:
+            mask = stored[name]
             if mask.shape != (num_nodes,) or mask.dtype != torch.bool or bool((y[mask] < 0).any()):
                 raise ValueError(f"{name} does not fit the labelled nodes")
             data[name] = mask

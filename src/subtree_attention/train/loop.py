@@ -28,10 +28,11 @@ from ..graph import Graph
 from ..nn import STAGNN
 from ..ops import cpu
 from ..ops.backends import choose
+from ..tables.sources import from_pyg
 from . import bundle
 from . import folder as store
 from .config import Config
-from .metrics import METRICS
+from .metrics import METRICS, check_parts, masks_of
 from .progress import Progress, Silent
 from .run import Diverged, RunResult, SavedRun, train_together
 
@@ -105,25 +106,27 @@ def fit(
         capture: on a GPU, replay epochs as CUDA graphs: the same numbers, sooner.
         together: runs that share the GPU at a time, by default `TOGETHER`; a run's numbers do not
             depend on it.
-        data: what `prepare(config)` gives, if it is at hand already; or a graph of one's own
-            (`from_tables`), which is then kept in `out`.
+        data: what `prepare(config)` gives, if it is at hand already; or a graph of one's own (of
+            `from_tables`, or any PyG `Data`, see `from_pyg`), which is then kept in `out`.
     """
     place = choose_device(device)
     progress = progress or Silent()
     given = check_folder(config, out, resume)  # before the work of loading
-    own = data if data is not None and bundle.is_own(data) else None
+    own = None if data is None else _own(config, data)
     if data is None:
         data = prepare(config, data_dir, mirror, given)
-    elif own is not None:
-        data = with_encoding(_checked_own(config, own), config.encoding)
-    data = copy(bundle.without_names(data)).to(
-        str(place)
-    )  # once: the splits share it; the caller's stays where it is
+    else:
+        data = _prepared(config, own or data)
+    # Once: the splits share it. The caller's stays where it is.
+    data = copy(bundle.without_names(data)).to(str(place))
+    graph = Graph.from_data(data, config.transition)
     seeds = range(config.seed, config.seed + config.runs)
     splits = [
         datasets.apply_split(data, config.split, seed=seed, data_dir=data_dir, mirror=mirror)
         for seed in seeds
     ]
+    for split in splits:
+        check_parts(config.metric, split.y, masks_of(split))
     out = given or store.new_folder(config.graph)
     capture = capture and can_capture(config)
     at_a_time = _check.integer("together", TOGETHER if together is None else together, 1)
@@ -138,7 +141,6 @@ def fit(
         store.write_json(out / "config.json", config.to_dict())
         if not (out / "environment.json").exists():
             store.write_json(out / "environment.json", store.environment(place))
-        graph = Graph.from_data(data, config.transition)
 
         def start(index: int) -> SavedRun:
             return SavedRun(config, index, splits[index].to(str(place)), graph, out, capture)
@@ -208,8 +210,7 @@ def evaluate(model: STAGNN, data: Data, graph: Graph, metric: str) -> tuple[floa
 
 def score(logits: Tensor, data: Data, metric: str) -> tuple[float, float, float]:
     """As `evaluate`, from the logits [N, C]."""
-    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
-    scores = METRICS[metric](data.y, masks)(logits)
+    scores = METRICS[metric](data.y, masks_of(data))(logits)
     train, val, test = torch.where(logits.isfinite().all(), scores, torch.nan).tolist()
     return train, val, test
 
@@ -231,12 +232,36 @@ def prepare(
 
 
 def with_encoding(data: Data, m: int) -> Data:
-    """A graph with m Laplacian eigenvectors among its features."""
-    return datasets.LaplacianEncoding(m)(copy(data)) if m else data
+    """A copy with m Laplacian eigenvectors among its features; `encoding` says how many."""
+    data = datasets.LaplacianEncoding(m)(copy(data)) if m else copy(data)
+    data.encoding = m
+    return data
 
 
-def _checked_own(config: Config, data: Data) -> Data:
-    """A graph of one's own, if it can be trained on under this configuration."""
+def _prepared(config: Config, data: Data) -> Data:
+    """Data that was given, as `prepare` would give it."""
+    name, encoding = data.get("name", config.graph), data.get("encoding")
+    if name != config.graph:
+        raise ValueError(f"data is '{name}', but the configuration is for '{config.graph}'")
+    if encoding is None:
+        return with_encoding(data, config.encoding)
+    if encoding != config.encoding:
+        raise ValueError(
+            f"data has {encoding} eigenvectors among its features, but the configuration asks for "
+            f"encoding={config.encoding}"
+        )
+    return data
+
+
+def _own(config: Config, data: Data) -> Data | None:
+    """A graph of one's own, if it can be trained on under this configuration; None if the data is
+    of the registry, or prepared without what would have to be kept."""
+    if not bundle.is_own(data):
+        if data.get("name") in datasets.names() or "encoding" in data:
+            return None
+        data = from_pyg(data)
+    if data.get("encoding"):
+        raise ValueError("data has an encoding already: give the graph as `from_tables` gave it")
     if config.graph in datasets.names():
         raise ValueError(
             f"'{config.graph}' is a graph of the registry: name yours otherwise, as in "

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.data import Data
 
 Loss = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor], Tensor]
@@ -49,6 +50,24 @@ def roc_auc(labels: Tensor, masks: Tensor) -> Score:
         return (positive[:, order] * twice).sum(1).double() / (2 * pairs)
 
     return score
+
+
+def masks_of(data: Data) -> Tensor:
+    """Those of training, validation and test nodes: [3, N]."""
+    return torch.stack([data.train_mask, data.val_mask, data.test_mask])
+
+
+def check_parts(metric: str, labels: Tensor, masks: Tensor) -> None:
+    """Refuse parts on which a metric says nothing, before anything is trained: masks [3, N]."""
+    for part, mask in zip(("training", "validation", "test"), masks, strict=True):
+        found = labels[mask].unique().tolist()
+        if not found:
+            raise ValueError(f"there is no {part} node: label more, or split otherwise")
+        if metric == "roc_auc" and found != [0, 1]:
+            raise ValueError(
+                f"roc_auc needs two classes, 0 and 1, and nodes of both in every part; those of "
+                f"the {part} nodes are {', '.join(map(str, found))}"
+            )
 
 
 def _one_hot(labels: Tensor, classes: int) -> Tensor:

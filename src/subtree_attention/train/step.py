@@ -25,7 +25,7 @@ from torch_geometric.data import Data
 from ..graph import Graph
 from ..ops.cuda import fills_gpu
 from .config import Config
-from .metrics import LOSSES, METRICS
+from .metrics import LOSSES, METRICS, masks_of
 
 EAGER_EPOCHS = 2
 """Epochs before the capture: libraries allocate their workspaces in the first ones."""
@@ -65,10 +65,9 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             groups, lr=config.lr, fused=on_gpu or None, capturable=on_gpu
         )
-        masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
         classes = int(data.y.max()) + 1
         self.loss_of = LOSSES[config.loss](data.y, data.train_mask, classes)
-        self.scores_of = METRICS[config.metric](data.y, masks)
+        self.scores_of = METRICS[config.metric](data.y, masks_of(data))
 
         self.best = _Copies(model.state_dict())
         self.best_score = self._tensor(-torch.inf)
