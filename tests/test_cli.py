@@ -150,6 +150,7 @@ def test_sta_backend_overrides_and_a_wrong_one_is_refused(
         (("train", "--heads", "0"), "heads must be at least 1, got 0"),
         (("train", "--heads", "100"), "heads=100 is more than hidden_channels=64"),
         (("train", "--gate", "softmaks"), "Did you mean 'softmax'"),
+        (("tune", "people.csv"), "'people.csv' is a table and no graph of the registry: sta train"),
         (("train", "--device", "gpu"), "unknown device 'gpu'"),
         (("train", "--resume"), "no unfinished run"),
         (("train", "--resume", "--out", "nowhere"), "nowhere"),

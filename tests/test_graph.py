@@ -286,6 +286,14 @@ def test_a_graph_made_or_used_in_inference_mode_can_still_train():
     assert query.grad is not None
 
 
+def test_data_with_a_transposed_adjacency_will_do():
+    edge_index, weight = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.tensor([1.0, 2, 3])
+    plain = Data(edge_index=edge_index, edge_weight=weight, num_nodes=3)
+    turned = torch.sparse_coo_tensor(edge_index.flip(0), weight, (3, 3), check_invariants=True)
+    wanted = Graph.from_data(plain, transition=None).dense()
+    assert torch.equal(Graph.from_data(Data(adj_t=turned), transition=None).dense(), wanted)
+
+
 def test_data_moves_a_graph_along():
     data = Data(graph=Graph(torch.tensor([[0, 1], [1, 0]])))
     assert data.to("meta").graph.device.type == "meta"

@@ -57,10 +57,11 @@ class _Pattern:
         """The row of each entry, [E]."""
         return csr_rows(self.rowptr, self.col.numel())
 
-    def to(self, device: torch.device) -> _Pattern:
-        weight = None if self.edge_weight is None else self.edge_weight.to(device)
-        rowptr = self.rowptr.to(device)
-        return _Pattern(rowptr, self.col.to(device), weight, schedule(rowptr))
+    def to(self, device: torch.device, non_blocking: bool) -> _Pattern:
+        weight = _moved(self.edge_weight, device, non_blocking)
+        rowptr = self.rowptr.to(device, non_blocking=non_blocking)
+        col = self.col.to(device, non_blocking=non_blocking)
+        return _Pattern(rowptr, col, weight, schedule(rowptr))
 
 
 class Graph:
@@ -99,7 +100,10 @@ class Graph:
 
     @classmethod
     def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
-        """The graph of a PyG `Data`: its edges, with their weights if it has any."""
+        """The graph of a PyG `Data`: its `edge_index` and `edge_weight` if it has one, or its
+        `adj_t`, as `ToSparseTensor` makes it."""
+        if data.edge_index is None and "adj_t" in data:
+            return cls(data.adj_t, data.num_nodes, None, transition, self_loops)
         weight = data.edge_weight if "edge_weight" in data else None
         return cls(data.edge_index, data.num_nodes, weight, transition, self_loops)
 
@@ -165,9 +169,10 @@ class Graph:
         moved = object.__new__(Graph)
         moved.num_nodes, moved.transition = self.num_nodes, self.transition
         moved.self_loops = self.self_loops
-        moved._receive, moved._send = self._receive.to(device), self._send.to(device)
-        moved._source_scale = _moved(self._source_scale, device)
-        moved._target_scale = _moved(self._target_scale, device)
+        moved._receive = self._receive.to(device, non_blocking)
+        moved._send = self._send.to(device, non_blocking)
+        moved._source_scale = _moved(self._source_scale, device, non_blocking)
+        moved._target_scale = _moved(self._target_scale, device, non_blocking)
         moved._weights, moved._powers = {}, {}
         return moved
 
@@ -398,5 +403,5 @@ def _scaled(pattern: _Pattern, row_scale: Tensor | None, col_scale: Tensor | Non
     return weight
 
 
-def _moved(tensor: Tensor | None, device: torch.device) -> Tensor | None:
-    return None if tensor is None else tensor.to(device)
+def _moved(tensor: Tensor | None, device: torch.device, non_blocking: bool) -> Tensor | None:
+    return None if tensor is None else tensor.to(device, non_blocking=non_blocking)

@@ -345,8 +345,34 @@ def test_a_layer_in_half_precision_works(dtype, heads, global_attention):
     torch.testing.assert_close(actual.float(), expected, rtol=0.1, atol=0.05)
 
 
+@pytest.mark.parametrize(
+    "how", [{"heads": 4}, {"heads": 1}, {"heads": 4, "head_mix": "sum"}], ids=str
+)
+@pytest.mark.parametrize("global_attention", [None, "beside", "only"])
+def test_the_output_has_the_precision_of_the_layer_with_and_without_a_last_map(
+    how, global_attention
+):
+    conv = STAConv(6, 8, global_attention=global_attention, **how)
+    x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    assert conv(x, edge_index).dtype == torch.float32
+    with torch.autocast("cpu", torch.bfloat16):
+        assert conv(x, edge_index).dtype == torch.bfloat16
+    assert conv.bfloat16()(x.bfloat16(), edge_index).dtype == torch.bfloat16
+
+
+def test_autocast_does_not_reach_the_attention_along_edges():
+    conv = STAConv(6, 8, hops=1, feature_map="softmax-features")
+    x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]])
+    with torch.autocast("cpu", torch.bfloat16):
+        _, (edges, weights) = conv(x, edge_index, return_attention_weights=True)
+        rows = torch.stack([conv.attention(x, edge_index, root, 1) for root in range(4)])
+    torch.testing.assert_close(weights, rows[edges[1], edges[0]])
+
+
 def test_attention_that_the_layer_does_not_compute_is_refused():
     x, edge_index = torch.randn(3, 6), torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(TypeError, match="hop must be an integer, got '1'"):
+        STAConv(6, 8).attention(x, edge_index, root=0, hop="1")
     with pytest.raises(ValueError, match="no hop 4 to explain: hops read: 3"):
         STAConv(6, 8).attention(x, edge_index, root=0, hop=4)
     with pytest.raises(ValueError, match="global attention only"):
@@ -356,6 +382,7 @@ def test_attention_that_the_layer_does_not_compute_is_refused():
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [
+        ([0, 0, 1], TypeError, "batch must be a torch.Tensor, got list"),
         (torch.zeros(3), TypeError, "batch must hold integers"),
         (torch.tensor([0, -1, 0]), ValueError, "negative graph -1"),
         (torch.zeros(2, dtype=torch.long), ValueError, r"shape \[3\]"),
@@ -365,6 +392,14 @@ def test_a_wrong_batch_is_refused(batch, error, message):
     conv = STAConv(6, 8, global_attention="beside")
     with pytest.raises(error, match=message):
         conv(torch.randn(3, 6), torch.tensor([[0, 1], [1, 2]]), batch=batch)
+
+
+def test_a_batch_of_more_graphs_than_said_is_refused():
+    conv, batch = STAConv(6, 8, global_attention="beside"), torch.tensor([0, 1, 3])
+    x, edge_index = torch.randn(3, 6), torch.tensor([[0], [0]])
+    with pytest.raises(ValueError, match="batch holds graph 3, but batch_size=2"):
+        conv(x, edge_index, batch=batch, batch_size=2)
+    assert conv(x, edge_index, batch=batch, batch_size=4).shape == (3, 8)
 
 
 def test_projections_are_one_product_and_still_three_modules():

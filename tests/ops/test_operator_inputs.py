@@ -66,6 +66,7 @@ def test_wrong_values_are_refused(changes, message):
         ({"hops": True}, "hops must be an integer, got True"),
         ({"hops": 2.0}, "hops must be an integer, got 2.0"),
         ({"eps": "small"}, "eps must be a number, got 'small'"),
+        ({"eps": True}, "eps must be a number, got True"),
         (
             {"query": torch.ones(NODES, 2, 5, dtype=torch.long)},
             "query must hold .* got torch.int64",

@@ -4,12 +4,14 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from jobs import CONFIG, PLACE, job
 
-from subtree_attention.reproduce import command, queue
+from subtree_attention import datasets
+from subtree_attention.reproduce import command, queue, theorem
 from subtree_attention.reproduce.baselines import BASELINES
 from subtree_attention.reproduce.claims import Claims
 from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS
@@ -168,6 +170,38 @@ def test_unknown_words_are_refused_with_what_there_is() -> None:
         command.jobs_of("hops", graphs=["physics"])
     with pytest.raises(ValueError, match="GCN"):
         command.jobs_of("table1", models=["GNC"])
+
+
+def test_all_runs_what_there_is_of_a_graph_and_a_model() -> None:
+    found = {(j.experiment, j.graph, j.model) for j in command.jobs_of("all", ["cora"], ["GCN"])}
+    assert found == {(name, "cora", "GCN") for name in ("table1", "deep", "robustness")}
+
+
+def test_the_theorem_is_measured_graph_by_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+
+    def measure(name: str, *_: object) -> dict[str, str]:
+        measured.append(name)
+        return {"graph": datasets.info(name).title}
+
+    def reproduce(*graphs: str, again: bool = False) -> list[str]:
+        quiet = {"say": lambda _: None}
+        command.reproduce("theorem", PLACE, Store(tmp_path), graphs=[*graphs], again=again, **quiet)
+        stored = json.loads((tmp_path / theorem.FILE).read_text())["records"]
+        return [record["graph"] for record in stored]
+
+    monkeypatch.setattr(theorem, "measure", measure)
+    monkeypatch.setattr(theorem, "sentence", str)
+    monkeypatch.setattr(theorem, "report", lambda records: {"records": records})
+    monkeypatch.setattr(theorem, "draw", lambda *_: [])
+    monkeypatch.setattr(datasets, "where", lambda *_: SimpleNamespace(status="ready"))
+    assert reproduce("citeseer") == ["Citeseer"]
+    assert reproduce("cora", "citeseer") == ["Cora", "Citeseer"]
+    assert measured == ["citeseer", "cora"]
+    assert reproduce("cora", again=True) == ["Cora", "Citeseer"]
+    assert measured == ["citeseer", "cora", "cora"]
 
 
 def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: RunLines) -> None:

@@ -221,6 +221,51 @@ def test_other_delimiters_and_spaces_are_read(write: Callable[..., Path]) -> Non
     assert data.num_edges == 4
 
 
+def test_words_for_nothing_are_no_labels() -> None:
+    labels = ["x", "y", "NA", "nan", "x", "null", None, "None", "y", float("nan")]
+    data = sta.from_tables({"id": range(10), "l": labels}, {"a": [0], "b": [1]}, target="l")
+    assert data.classes == ["x", "y"]
+    assert int((data.y < 0).sum()) == 6
+    notes = "\n".join(data.report.notes)
+    assert "4 with a label, 2 classes (x 2, y 2); 6 to be predicted" in notes
+    assert "5 labels 'NA', 'None', 'nan', 'null': taken as not known" in notes
+
+
+def test_whole_numbers_in_files_are_the_same_with_a_point(write: Callable[..., Path]) -> None:
+    nodes = write("nodes.csv", "id,label\n7,1\n8,2\n9,1.0\n10,2.0\n")
+    data = sta.from_tables(
+        nodes, write("edges.csv", "from,to\n7.0,8.0\n9.0,10.0\n"), target="label"
+    )
+    assert (data.ids, data.classes, data.num_edges) == (["7", "8", "9", "10"], ["1", "2"], 4)
+    large = {"id": [1e20, 2e20, 3e20, 4e20], "label": list("abab")}
+    assert len(sta.from_tables(large, {"a": [1e20], "b": [2e20]}, target="label").ids) == 4
+
+
+@pytest.mark.parametrize("unknown_ends", ["error", "drop"])
+def test_a_graph_without_any_edge_of_its_nodes_is_refused(unknown_ends: str) -> None:
+    nodes = {"id": ["n0", "n1", "n2", "n3"], "label": list("abab")}
+    edges = {"source": ["N0", "N1"], "target": ["N1", "N2"]}
+    with pytest.raises(ValueError, match=r"no edge is between two nodes .* such as 'n0'"):
+        sta.from_tables(nodes, edges, target="label", unknown_ends=unknown_ends)
+
+
+def test_edges_with_an_empty_end_can_be_dropped() -> None:
+    nodes = {"id": ["a", "b", "c", "d"], "label": list("xyxy")}
+    edges = {"source": ["a", None, "b"], "target": ["b", "c", "c"]}
+    with pytest.raises(ValueError, match="an edge has two ends"):
+        sta.from_tables(nodes, edges, target="label")
+    data = sta.from_tables(nodes, edges, target="label", unknown_ends="drop")
+    assert data.num_edges == 4
+
+
+def test_what_pyg_data_has_and_is_not_used_is_told() -> None:
+    more = {"train_mask": torch.ones(4, dtype=torch.bool), "edge_attr": torch.ones(1)}
+    graph = {"x": torch.rand(4, 2), "edge_index": torch.tensor([[0], [1]])}
+    data = sta.from_pyg(Data(**graph, y=torch.tensor([[0], [1], [0], [1]]), **more))
+    assert data.y.tolist() == [0, 1, 0, 1]
+    assert "not used: train_mask, edge_attr" in data.report.notes[-1]
+
+
 def test_what_is_no_table_is_refused() -> None:
     with pytest.raises(TypeError, match=re.escape("must be a path, a polars or a pandas frame")):
         sta.from_tables([1, 2], {"a": [1]})

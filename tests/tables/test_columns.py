@@ -1,6 +1,7 @@
 """What columns become, and that other tables become the same."""
 
 import json
+from datetime import date
 
 import numpy as np
 import polars as pl
@@ -110,6 +111,10 @@ def test_dates_are_numbers_whatever_their_unit() -> None:
         (['["a"]', "[]", None], "tags"),
         (["a cat on a mat", "the dog ran far away", "no one was in there"], "text"),
         ([f"key{i}" for i in range(500)], None),
+        (["2026-11-15", "NA", "2026-11-16"], "number"),
+        (["2026-11-15 10:30", "2026-11-15 10:31"], "number"),
+        (["2026-11-15T10:30:00.5", "2026-11-15T10:31:00"], "number"),
+        (["00057", "00123", "10115"], "category"),
         ([None, None, None], None),
     ],
 )
@@ -117,6 +122,28 @@ def test_kinds_are_guessed(values: list, kind: str | None) -> None:
     columns, left_out = fit_columns(table(c=values), None, set())
     assert [column.kind for column in columns] == ([] if kind is None else [kind])
     assert list(left_out) == (["c"] if kind is None else [])
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([*(f"{i}.5" for i in range(60)), "?"], "also 1 value such as '?'"),
+        ([f"{i},5" for i in range(60)], "with a decimal comma, such as '0,5'"),
+        ([f"{i} EUR".replace(" ", "") for i in range(60)], "60 different values of one word"),
+    ],
+)
+def test_why_a_column_is_left_out_is_said(values: list, reason: str) -> None:
+    _, left_out = fit_columns(table(c=values), None, set())
+    assert reason in left_out["c"]
+
+
+def test_dates_in_files_are_those_in_frames() -> None:
+    days = [date(2026, 11, 15), date(1960, 2, 29), None]
+    in_a_file = [None if day is None else day.isoformat() for day in days]
+    numbers = [
+        Number.fit(Table("nodes", pl.DataFrame({"d": values})), "d") for values in (days, in_a_file)
+    ]
+    assert numbers[0] == numbers[1]
 
 
 def test_a_kind_can_be_asked_for_and_names_may_hold_colons() -> None:

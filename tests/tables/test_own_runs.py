@@ -48,7 +48,7 @@ def test_train_evaluate_predict(run_sta: Callable[..., Outcome], here: Path) -> 
     code, out, err = run_sta("train", *WEIGHTED, *QUICK, "--out", "mine")
     assert code == 0, err
     assert "category" in out
-    assert "60 nodes, 50 with a label, 3 classes; 10 to be predicted" in out
+    assert "60 nodes, 50 with a label, 3 classes (k 19, o 17, r 14); 10 to be predicted" in out
     for name in ("nodes.csv", "edges.csv"):
         (here / name).unlink()  # the folder is enough from here on
     (here / "mine").rename(here / "moved")
@@ -227,7 +227,7 @@ def test_tune_then_train(run_sta: Callable[..., Outcome], here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["cora", *TABLES], "'cora' is another"),
+        (["cora", *TABLES], "--edges is for tables of your own: leave it out, or 'cora'"),
         (["--target", "label"], "--nodes is missing"),
         (["--nodes", "nodes.csv", "--edges", "edges.csv"], "--target is missing"),
         (["--tune", "20s"], "--nodes is missing"),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -196,7 +197,48 @@ def test_resume_finds_the_latest_unfinished_run(
         sta.fit(config, device="cpu", resume=True)
 
 
+def test_a_broken_neighbour_is_not_in_the_way_of_resuming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "broken").mkdir(parents=True)
+    (tmp_path / "runs" / "broken" / "config.json").write_text("{}")
+    config = sta.recipe("digits", **QUICK)
+    with pytest.raises(loop.Interrupted) as stopped:
+        sta.fit(config, device="cpu", progress=StopAt(0, 1))
+    assert store.latest_unfinished("digits") == stopped.value.folder
+
+
+def test_a_folder_may_have_the_name_of_a_run(result: loop.Result, tmp_path: Path) -> None:
+    shutil.copytree(result.folder, tmp_path / "run-7")
+    names = [run.name for run in store.finished_runs(tmp_path / "run-7")]
+    assert names == ["run-0", "run-1"]
+    assert store.finished_runs(tmp_path / "run-7" / "run-1") == [tmp_path / "run-7" / "run-1"]
+    sta.load(tmp_path / "run-7")
+
+
+def test_a_file_may_be_written_by_several_at_once(tmp_path: Path) -> None:
+    contents = [bytes([number]) * 10_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda content: store.write_bytes(tmp_path / "file", content), contents * 20))
+    assert (tmp_path / "file").read_bytes() in contents
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 # ------------------------------------------------------------------------------ what is refused
+
+
+def test_a_name_is_no_configuration() -> None:
+    with pytest.raises(TypeError, match=r"config must be a Config, such as recipe\('cora'\)"):
+        sta.fit("cora")  # type: ignore[arg-type]
+
+
+def test_a_run_that_was_stopped_is_to_be_gone_on_with(tmp_path: Path) -> None:
+    config = sta.recipe("digits", **QUICK)
+    with pytest.raises(loop.Interrupted):
+        sta.fit(config, tmp_path / "out", device="cpu", progress=StopAt(0, 1))
+    with pytest.raises(store.RunFolderError, match="go on with 'sta train --resume --out"):
+        sta.load(tmp_path / "out")
 
 
 def test_a_folder_with_a_run_is_not_overwritten(result: loop.Result) -> None:

@@ -103,6 +103,7 @@ def predict(
     from ..train.predict import predict as predict_nodes
     from ..train.show import known_labels, show_calibration
 
+    store.finished_runs(run)  # first: where there is no run, nothing can be written
     check_target(out, force)
     tables = _new_tables(nodes, edges, join, unknown_ends) or {}
     predictions = predict_nodes(run, **tables, device=device, data_dir=data_dir, mirror=mirror)
@@ -155,7 +156,7 @@ def explain(
     logit. For every node named: its true label and its split, the share of each head's attention,
     what it adds to the logit of the predicted class and of the runner-up, and the most probable
     walk by which it is reached. Of several runs in the folder, the one with the best validation
-    score is asked.
+    score is asked. Probabilities are the softmax of its logits; 'sta predict' calibrates them.
 
     [bold]Examples[/bold]
 
@@ -258,6 +259,7 @@ def explore(
 
     from ..explore import Views
 
+    store.finished_runs(run)  # before a port is asked for
     with listen(port) as listening:  # first: a port that is taken is known at once
         views = Views.of_run(run, data_dir, mirror)
         page = address(listening)

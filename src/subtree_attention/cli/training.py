@@ -182,8 +182,10 @@ def train(
     tables = {name: options[name] for name in TABLES if options[name]}
     if tables:
         if graph or resume:
-            other = "--resume takes the graph from the run" if resume else f"'{graph}' is another"
-            raise ValueError(f"--{min(tables).replace('_', '-')} is of your own tables; {other}")
+            given = f"--{min(tables).replace('_', '-')}"
+            if resume:
+                raise ValueError(f"--resume takes the graph from the run: leave out {given}")
+            raise ValueError(f"{given} is for tables of your own: leave it out, or '{graph}'")
         if out:
             store.check_new(out)  # before tables are read, and settings searched
         own, config = _own_graph(changes, **tables)

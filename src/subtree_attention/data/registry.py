@@ -76,12 +76,20 @@ def names() -> tuple[str, ...]:
     return tuple(_GRAPHS)
 
 
+_TABLES = (".csv", ".tsv", ".parquet")
+
+
 def info(name: str) -> GraphInfo:
     """The registry's entry for a graph; upper and lower case are the same.
 
     Raises:
         ValueError: there is no such graph; the message suggests the nearest names.
     """
+    if str(name).lower().endswith(_TABLES):
+        raise ValueError(
+            f"'{name}' is a table and no graph of the registry: sta train --nodes {name} --edges "
+            "... --target ..., with --tune 20m to search settings too"
+        )
     return _GRAPHS[_check.known("graph", str(name).lower(), _GRAPHS)]
 
 

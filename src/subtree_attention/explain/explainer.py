@@ -76,7 +76,8 @@ class Explainer:
             graph = conv._as_graph(edge_index, edge_weight, hidden)
             query, key, value, _ = ops.one_dtype(*conv._project(hidden), None)
             if conv.similarity is None:
-                query, key = ops.map_features(conv.feature_map, query, key)
+                with ops.backends.full_precision(query):
+                    query, key = ops.map_features(conv.feature_map, query, key)
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
         self._similarity, self._eps = conv.similarity, conv.eps
         self._global_attention = conv.global_attention

@@ -222,7 +222,7 @@ def _title(report: dict[str, Any]) -> str:
     words = [f"logit of {plain(report['class'])}", f"{rival} {plain(report['rival'] or '')}"]
     sure = zip(words, report["logit"], report["probability"], strict=False)
     lines = [f"{what} {logit:.3f} ({100 * share:.1f} %)" for what, logit, share in sure]
-    return f"{title}, {label}{split}\n{', '.join(lines)}"
+    return f"{title}, {label}{split}\n{', '.join(lines)}, before calibration"
 
 
 def _name(level: dict[str, Any]) -> str:

@@ -183,11 +183,11 @@ class STAConv(nn.Module):
                 batch_size,
             )
         if self.global_attention == "only":
-            out = self.head_mix(everywhere)
+            out = self.head_mix(everywhere, value.dtype)
         else:
-            out = self.head_mix(self._attend_subtree(query, key, value, graph))
+            out = self.head_mix(self._attend_subtree(query, key, value, graph), value.dtype)
         if self.beside is not None:
-            out = out + self.beside(everywhere)
+            out = out + self.beside(everywhere).to(out.dtype)
         if return_attention_weights:
             return out, (graph.edge_index, self._edge_attention(query, key, graph))
         return out
@@ -197,6 +197,7 @@ class STAConv(nn.Module):
         self, x: Tensor, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H], in O(hop E)."""
+        _check.integer("hop", hop, 0)
         if self.global_attention == "only" or hop > self.hops:
             reads = "global attention only" if self.global_attention == "only" else self.hops
             raise ValueError(f"this layer has no hop {hop} to explain: hops read: {reads}")
@@ -249,7 +250,8 @@ class STAConv(nn.Module):
         if self.similarity is not None:
             mask = graph.matrix(query.dtype).weight
             return ops.softmax.pair_attention(query, key, target, source, mask, self.eps)
-        query, key = ops.map_features(self.feature_map, query, key)
+        with ops.backends.full_precision(query):
+            query, key = ops.map_features(self.feature_map, query, key)
         weights = graph.matrix(query.dtype).weight[:, None] * (query[target] * key[source]).sum(-1)
         total = torch.zeros_like(query[..., 0]).index_add(0, target, weights)
         return ops.recurrence.divide(weights, total[target] + self.eps)

@@ -14,6 +14,7 @@ from torch_geometric.nn import Linear
 from .. import _check
 from ..feature_maps import FeatureMap
 from ..ops import SIMILARITIES, check_eps, check_heads, map_features, one_dtype, recurrence
+from ..ops.backends import full_precision
 
 
 def global_attention(
@@ -49,7 +50,7 @@ def global_attention(
     query, key, value, squeeze = check_heads(query, key, value)
     if batch is not None:
         batch_size = check_batch(batch, len(value), batch_size)
-    with torch.autocast(value.device.type, enabled=False):
+    with full_precision(value):
         query, key, value, _ = one_dtype(query, key, value, None)
         if similarity is not None:
             _check.known("similarity", similarity, SIMILARITIES)
@@ -108,6 +109,8 @@ def _read(
 
 def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
     """The number of graphs in a batch; looks at its values only where that is not given."""
+    if not isinstance(batch, Tensor):
+        raise TypeError(f"batch must be a torch.Tensor, got {type(batch).__name__}")
     if batch.is_floating_point() or batch.dtype == torch.bool:
         raise TypeError(f"batch must hold integers, the graph of each node, got {batch.dtype}")
     if batch.shape != (num_nodes,):
@@ -116,7 +119,12 @@ def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
             f"got {_check.shape(batch)}"
         )
     if batch_size is not None:
-        return _check.integer("batch_size", batch_size, 0)
+        _check.integer("batch_size", batch_size, 0)
+        # On a GPU the host would wait for the answer.
+        looks = batch.device.type == "cpu" and batch.numel() and not torch.compiler.is_compiling()
+        if looks and int(batch.max()) >= batch_size:
+            raise ValueError(f"batch holds graph {int(batch.max())}, but batch_size={batch_size}")
+        return batch_size
     if batch.numel() and int(batch.min()) < 0:
         raise ValueError(f"batch holds the negative graph {int(batch.min())}")
     return int(batch.max()) + 1 if batch.numel() else 0

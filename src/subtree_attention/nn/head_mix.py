@@ -41,12 +41,15 @@ class HeadMix(nn.Module):
         if self.lin is not None:
             self.lin.reset_parameters()
 
-    def forward(self, heads: Tensor) -> Tensor:
-        """[N, H, width] -> [N, out_channels]."""
+    def forward(self, heads: Tensor, dtype: torch.dtype) -> Tensor:
+        """[N, H, width] -> [N, out_channels].
+
+        The operator returns float32, whatever precision the layer has; `dtype` is that of its
+        values, which comes out where :math:`W_O` does not decide.
+        """
         out = heads.sum(1) if self.mix == "sum" else heads.flatten(1)
         if self.lin is None:
-            return out
-        # The operator returns float32, whatever precision the layer has.
+            return out.to(dtype)
         return self.lin(F.dropout(out, self.dropout, self.training).to(self.lin.weight.dtype))
 
     def per_head(self) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -71,7 +72,7 @@ def subtree_attention(
     _check_graph(graph, query=query, key=key, value=value)
     query, key, value, squeeze = check_heads(query, key, value)
     hop_weights = _check_hop_weights(hop_weights, hops, value)
-    with torch.autocast(value.device.type, enabled=False):
+    with backends.full_precision(value):
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
         if similarity is not None:
             _check.known("similarity", similarity, SIMILARITIES)
@@ -121,7 +122,7 @@ def attention(
     if root >= graph.num_nodes:
         raise ValueError(f"root {root} is not a node: the graph has {graph.num_nodes} nodes")
     query, key, _, _ = one_dtype(query, key, key, None)
-    with torch.autocast(key.device.type, enabled=False):
+    with backends.full_precision(key):
         weights = _root_attention(query, key, graph, root, hop, feature_map, similarity, eps)
     return weights.squeeze(-1) if squeeze else weights
 
@@ -163,7 +164,7 @@ def arrivals(graph: Graph, root: int, hop: int, dtype: torch.dtype = torch.float
 
 def check_eps(eps: float) -> float:
     """Return `eps` if it is a finite number of at least 0."""
-    if isinstance(eps, bool) or not isinstance(eps, int | float):
+    if isinstance(eps, bool) or not isinstance(eps, int | float | np.floating):
         raise TypeError(f"eps must be a number, got {eps!r}")
     if not 0 <= eps < math.inf:
         raise ValueError(f"eps must be a finite number of at least 0, got {eps}")

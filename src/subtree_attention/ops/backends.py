@@ -127,8 +127,8 @@ def run(
     return out
 
 
-def _full_precision(tensor: Tensor) -> torch.autocast:
-    """Autocast off: a caller's autocast must not reach the products inside a backend."""
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """Autocast off: a caller's must not reach the products inside."""
     return torch.autocast(tensor.device.type, enabled=False)
 
 
@@ -153,7 +153,7 @@ def _forward(
     kept: Sequence[int],
     backend: str,
 ) -> tuple[Tensor, Tensor]:
-    with _full_precision(query):
+    with full_precision(query):
         return BACKENDS[backend].forward(
             query.contiguous(),
             key.contiguous(),
@@ -198,7 +198,7 @@ def _backward(
     eps: float,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    with _full_precision(query):
+    with full_precision(query):
         grads = BACKENDS[backend].backward(
             grad.contiguous(),
             query.contiguous(),

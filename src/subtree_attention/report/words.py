@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import data as datasets
 from ..train.config import Config
 
 FEATURE_MAPS = {"elu": "elu(x) + 1", "relu": "relu(x)", "softplus": "softplus(x)"}
@@ -22,8 +23,8 @@ TRANSITIONS = {
     "mean": "the mean of the neighbours",
 }
 SPLITS = {
-    "A": "at random, 50 % of each class for training, 25 % for validation, 25 % for test",
-    "B": "at random, 60 % of each class for training, 20 % for validation, 20 % for test",
+    "A": "at random, 50 % of {whom} for training, 25 % for validation, 25 % for test",
+    "B": "at random, 60 % of {whom} for training, 20 % for validation, 20 % for test",
     "own": "as given with the data",
     "fixed": "as published with the graph",
 }
@@ -31,11 +32,16 @@ METRICS = {"accuracy": "accuracy", "roc_auc": "ROC-AUC"}
 LOSSES = {"cross_entropy": "cross-entropy", "binary": "binary cross-entropy of each class"}
 
 
+def _split(config: Config) -> str:
+    whom = "all nodes" if config.graph in datasets.names() else "each class"
+    return SPLITS.get(config.split, config.split).format(whom=whom)
+
+
 def describe(config: Config, sizes: dict[str, int]) -> list[tuple[str, str]]:
     """(what, in words), from the graph to the training."""
     return [
         ("Graph", _graph(config, sizes)),
-        ("Split", f"{SPLITS.get(config.split, config.split)}; {_runs(config)}"),
+        ("Split", f"{_split(config)}; {_runs(config)}"),
         ("Model", _model(config)),
         ("Hops", _hops(config)),
         ("Training", _training(config)),

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from .. import _check
 from .. import data as datasets
-from ..train.folder import write_json
+from ..train.folder import read_json, write_json
 from . import theorem
-from .experiments import EXPERIMENTS, Job
+from .experiments import EXPERIMENTS, Experiment, Job
 from .progress import RunLines, Watch
 from .queue import missing, taken_over, work_off
 from .records import OURS
@@ -37,22 +37,40 @@ def jobs_of(
     runs: int | None = None,
     **changes: Any,
 ) -> list[Job]:
-    """The jobs of an experiment, on some graphs and of some models only if those are named."""
-    jobs = []
-    for name in chosen(what):
-        experiment = EXPERIMENTS[name]
-        for model in models or []:
-            _check.known(f"model of {name}", model, [OURS, *experiment.models])
-        wanted = [datasets.info(graph).name for graph in graphs or experiment.graphs]
-        for graph in wanted:
-            if graph not in experiment.graphs:
-                raise ValueError(f"{name} runs on {', '.join(experiment.graphs)}, not on '{graph}'")
-            jobs += [
-                job for job in experiment.jobs(graph, runs) if not models or job.model in models
-            ]
+    """The jobs of an experiment, on some graphs and of some models only if those are named.
+
+    Of `all`, those of the experiments that have such a graph and such a model.
+    """
+    if runs is not None:
+        _check.integer("runs", runs, 1)
+    parts = [EXPERIMENTS[name] for name in chosen(what)]
+    wanted = [datasets.info(graph).name for graph in graphs or ()]
+    if parts:
+        _check_offered(what, parts, wanted, models or [])
+    jobs = [
+        job
+        for part in parts
+        for graph in part.graphs
+        if not wanted or graph in wanted
+        for job in part.jobs(graph, runs)
+        if not models or job.model in models
+    ]
     if changes:
         jobs = [_changed(job, changes) for job in jobs]
     return jobs
+
+
+def _check_offered(
+    what: str, parts: list[Experiment], graphs: list[str], models: list[str]
+) -> None:
+    """Refuse graphs and models that no part has."""
+    offered = dict.fromkeys(graph for part in parts for graph in part.graphs)
+    for graph in graphs:
+        if graph not in offered:
+            raise ValueError(f"{what} runs on {', '.join(offered)}, not on '{graph}'")
+    known = dict.fromkeys([OURS, *(model for part in parts for model in part.models)])
+    for model in models:
+        _check.known(f"model of {what}", model, known)
 
 
 def _changed(job: Job, changes: dict[str, Any]) -> Job:
@@ -106,9 +124,10 @@ def reproduce(
         watch: what is shown of the runs; a line for each by default.
         changes: settings of every job's configuration, for a quick look.
     """
+    jobs = jobs_of(what, graphs, models, runs, **changes)  # refuses before anything is done
     if what in ("theorem", "all"):
         _theorem(place, store, graphs, again, say)
-    jobs = available(jobs_of(what, graphs, models, runs, **changes), place, say)
+    jobs = available(jobs, place, say)
     if not again:
         for record in taken_over(missing(jobs, store), store):
             store.add(record)
@@ -137,14 +156,20 @@ def _named(failed: list[Job], of: int) -> str:
 
 def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:
     """Measure the theorem on every graph that is at hand, unless that was done."""
-    path = store.folder / theorem.FILE
-    if path.exists() and not again:
+    path, where = store.folder / theorem.FILE, (place.data_dir, place.mirror)
+    stored = read_json(path)["records"] if path.exists() else []
+    records = {record["graph"]: record for record in stored}  # by title
+    wanted = [datasets.info(graph) for graph in graphs or theorem.GRAPHS]
+    wanted = [graph for graph in wanted if datasets.where(graph.name, *where).status != "download"]
+    todo = [graph for graph in wanted if again or graph.title not in records]
+    if not todo:
         say(f"theorem: measured already, in {path}")
-        return
-    where = (place.data_dir, place.mirror)
-    names = [datasets.info(graph).name for graph in graphs or theorem.GRAPHS]
-    there = [name for name in names if datasets.where(name, *where).status != "download"]
-    write_json(path, theorem.reproduce(there, *where, say=say))
+    titles = [datasets.info(name).title for name in datasets.names()]
+    for graph in todo:
+        records[graph.title] = theorem.measure(graph.name, *where)
+        say(theorem.sentence(records[graph.title]))
+        in_order = sorted(records.values(), key=lambda record: titles.index(record["graph"]))
+        write_json(path, theorem.report(in_order))
 
 
 def render_all(what: str, store: Store, say: Say) -> list[Path]:

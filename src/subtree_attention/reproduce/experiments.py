@@ -93,7 +93,7 @@ def _table1(graph: str, runs: int | None) -> Iterator[Job]:
     config = recipe(graph)
     yield from _runs("table1", config, runs)
     yield from _runs("table1", config, runs, EDGEWISE)
-    few = min(runs or BASELINE_RUNS, BASELINE_RUNS)
+    few = BASELINE_RUNS if runs is None else min(runs, BASELINE_RUNS)
     for model in BASELINES.values():
         # The recipe's weight decay suits few labels. Where most nodes are labelled and the rows of
         # x sum to 1, it keeps simple models from fitting even the training nodes.

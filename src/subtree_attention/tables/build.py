@@ -145,11 +145,12 @@ def _other_tables(recipe: TableRecipe, nodes: Any, edges: Any) -> tuple[Table, T
     if recipe.ends is None:
         raise TableError("this model was not trained on a table of edges: predict from Python")
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
-    ids = read_ids(people, recipe.id)
+    people.column(recipe.id, "the id, as in the tables of the run")
     for column in recipe.columns:
         people.column(column.name, "a feature of the model")
-    find_ends(links, **vars(recipe.ends))
-    return people, links, ids
+    for name in filter(None, vars(recipe.ends).values()):
+        links.column(name, "as in the tables of the run")
+    return people, links, read_ids(people, recipe.id)
 
 
 def _assemble(

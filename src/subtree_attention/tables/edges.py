@@ -62,12 +62,13 @@ def read_edges(
 ) -> Edges:
     """The edges between nodes, which are given by their ids [N]."""
     _check.known("way with unknown ends", unknown_ends, UNKNOWN_ENDS)
-    source, dest = (_end(table, name, ids) for name in (ends.source, ends.dest))
+    may_lack = unknown_ends == "drop"
+    source, dest = (_end(table, name, ids, may_lack) for name in (ends.source, ends.dest))
     weight = None if ends.weight is None else _weights(table, ends.weight)
     notes = [f"{table.name}: {counted(len(table), 'row')}"]
     inside = (source >= 0) & (dest >= 0)
     if not inside.all():
-        notes.append(_unknown(table, ends, inside, unknown_ends))
+        notes.append(_unknown(table, ends, inside, ids, unknown_ends))
         source, dest = source[inside], dest[inside]
         weight = None if weight is None else weight[inside]
     index, weight, merged = simple(source, dest, weight, len(ids), directed)
@@ -86,9 +87,9 @@ def read_edges(
     return Edges(index, weight, notes)
 
 
-def _end(table: Table, name: str, ids: pl.Series) -> np.ndarray:
+def _end(table: Table, name: str, ids: pl.Series, may_lack: bool) -> np.ndarray:
     texts = table.texts(name, "an end of the edges")
-    if texts.null_count():
+    if texts.null_count() and not may_lack:
         row = table.first(texts.is_null())
         raise TableError(
             f"{table.place(row)}: column '{name}' is empty: an edge has two ends "
@@ -117,10 +118,18 @@ def _weights(table: Table, name: str) -> np.ndarray:
     return numbers.to_numpy(writable=True)
 
 
-def _unknown(table: Table, ends: Ends, inside: np.ndarray, unknown_ends: str) -> str:
+def _unknown(
+    table: Table, ends: Ends, inside: np.ndarray, ids: pl.Series, unknown_ends: str
+) -> str:
     """What to say of edges that lead out of the table of nodes; an error unless they may go."""
     count, row = int((~inside).sum()), int(np.argmin(inside))
     pair = " -> ".join(str(table.frame[name][row]) for name in (ends.source, ends.dest))
+    if not inside.any():
+        raise TableError(
+            f"{table.name}: no edge is between two nodes of the table (the first: {pair}); are "
+            f"'{ends.source}' and '{ends.dest}' the ends, and do they hold ids as they are "
+            f"written there, such as '{ids[0]}'?"
+        )
     if unknown_ends == "drop":
         return f"{counted(count, 'edge')} to unknown nodes, dropped (the first: {pair})"
     raise TableError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import _check
 from .columns import KINDS, Category, Column, Number, Tags, Text
 from .lazy import pl
-from .read import Table, TableError
+from .read import Table, TableError, counted
 from .values import as_numbers
 
 SAMPLE = 10_000
@@ -65,7 +65,8 @@ def _guess(values: pl.Series) -> str:
         return Number.kind
     there = there.cast(pl.String)
     numbers, wrong = as_numbers(there)
-    if not wrong.any() and numbers.null_count() < len(numbers):
+    codes = bool(there.str.contains(r"^0\d").any())  # 00057 is no number
+    if not codes and not wrong.any() and numbers.null_count() < len(numbers):
         return Number.kind
     if bool(there.str.starts_with("[").all()) and bool(there.str.ends_with("]").all()):
         return Tags.kind
@@ -82,4 +83,19 @@ def _text_or_category(values: pl.Series) -> str:
         return Category.kind
     if words >= 2:
         return Text.kind
-    return f"has {different:,} different values of one word in {len(values):,} rows"
+    return _almost_numbers(values) or (
+        f"has {different:,} different values of one word in {len(values):,} rows"
+    )
+
+
+def _almost_numbers(values: pl.Series) -> str:
+    """Why a column that looks like numbers is none; empty if it does not look so."""
+    _, wrong = as_numbers(values)
+    count = int(wrong.sum())
+    if 0 < 2 * count < len(values):
+        some = counted(count, "value")
+        return f"holds numbers, but also {some} such as {values.filter(wrong)[0]!r}: correct them"
+    _, wrong = as_numbers(values.str.replace(",", ".", literal=True))
+    if count and not wrong.any():
+        return f"holds numbers with a decimal comma, such as {values[0]!r}: write 1.5, not 1,5"
+    return ""

@@ -8,7 +8,9 @@ import numpy as np
 
 from .lazy import pl
 from .read import Table, TableError, counted, positions
+from .values import without_missing
 
+CLASSES_NAMED = 10
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
@@ -20,7 +22,7 @@ FEW_CLASSES = 20
 
 def find_classes(table: Table, target: str) -> list[str]:
     """The classes that occur, numbers by their size and then words."""
-    texts = table.texts(target, "--target")
+    texts = without_missing(table.texts(target, "--target"))
     classes = sorted(texts.drop_nulls().unique().to_list(), key=_natural)
     if not classes:
         raise TableError(f"{table.name}: column '{target}' (--target) is empty: nothing to learn")
@@ -41,17 +43,30 @@ def find_classes(table: Table, target: str) -> list[str]:
 
 def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarray, list[str]]:
     """The class of each node [N], -1 where it is not known; and what to say about them."""
-    texts = table.texts(target, "--target")
+    written = table.texts(target, "--target")
+    texts = without_missing(written)
     labels = positions(texts, pl.Series(classes, dtype=pl.String))
     counts = np.bincount(labels[labels >= 0], minlength=len(classes))
     notes = [
         f"{table.name}: {counted(len(table), 'node')}, {int(counts.sum()):,} with a label, "
-        f"{len(classes):,} classes; {texts.null_count():,} to be predicted"
+        f"{len(classes):,} classes{_sizes(classes, counts)}; {texts.null_count():,} to be predicted"
     ]
+    words = written.filter(texts.is_null() & written.is_not_null())
+    if len(words):
+        some = ", ".join(f"'{word}'" for word in words.unique().sort().to_list())
+        notes.append(f"{counted(len(words), 'label')} {some}: taken as not known")
     unseen = int((labels < 0).sum()) - texts.null_count()
     if unseen:
         notes.append(f"{counted(unseen, 'node')} with a label that the model does not know")
     return labels, notes
+
+
+def _sizes(classes: list[str], counts: np.ndarray) -> str:
+    """The classes with their nodes, if they are few."""
+    if len(classes) > CLASSES_NAMED:
+        return ""
+    some = (f"{name} {count:,}" for name, count in zip(classes, counts, strict=True))
+    return f" ({', '.join(some)})"
 
 
 def rare(labels: np.ndarray, classes: list[str]) -> list[str]:

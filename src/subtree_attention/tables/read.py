@@ -109,13 +109,20 @@ def series(name: str, values: Sequence[Any]) -> pl.Series:
 
 
 def text_of(values: pl.Series) -> pl.Series:
-    """Values as text: 7 and 7.0 are '7', and what is empty is null."""
+    """Values as text: 7 and 7.0 are '7', and what is empty is null.
+
+    pandas makes floats of whole numbers where one is missing, and so they stand in its files.
+    """
     if values.dtype.is_float():
         values = values.fill_nan(None)
-        if bool((values.drop_nulls() % 1 == 0).all()):  # pandas makes floats where one is missing
+        there = values.drop_nulls()
+        if bool(((there % 1 == 0) & (there.abs() < 2**53)).all()):
             values = values.cast(pl.Int64)
     text = values.cast(pl.String).str.strip_chars()
-    return text.set(text == "", None)
+    text = text.set(text == "", None)
+    if values.dtype == pl.String and bool(text.drop_nulls().str.contains(r"^-?\d+(\.0+)?$").all()):
+        text = text.str.replace(r"\.0+$", "")
+    return text
 
 
 def counted(number: int, what: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,16 @@ def from_pyg(data: Data) -> Data:
     return _from_tensors(
         x=data.x,
         edge_index=data.edge_index,
-        y=data.y,
+        y=data.y.flatten() if data.y.shape == (num_nodes, 1) else data.y,
         weight=weight,
         masks=masks if len(masks) == len(MASKS) else {},
         ids=_names(data.get("ids"), num_nodes),
         classes=data.get("classes"),
         name="the graph",
+        unused=[
+            *(masks if len(masks) < len(MASKS) else ()),
+            *(["edge_attr"] if "edge_attr" in data else []),
+        ],
     )
 
 
@@ -112,8 +117,9 @@ def _from_tensors(
     ids: list[str],
     classes: list[str] | None,
     name: str,
+    unused: Sequence[str] = (),
 ) -> Data:
-    """Check the parts against each other, and put them together."""
+    """Check the parts against each other, and put them together; `unused` is only told of."""
     num_nodes = x.size(0)
     _check.finite(f"x of {name}", values_of(x))
     if y.shape != (num_nodes,) or y.dtype.is_floating_point:
@@ -149,6 +155,11 @@ def _from_tensors(
     known = int((y >= 0).sum())
     notes = [f"{name}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes"]
     notes.append(f"{edge_index.size(1):,} edges, as they are")
+    if unused:
+        notes.append(
+            f"not used: {', '.join(unused)} (a split is all three masks; weights of edges "
+            "are edge_weight)"
+        )
     return describe(
         data, ids, classes, recipe, Report([ColumnLine("x", "matrix", x.size(1), 0)], notes)
     )

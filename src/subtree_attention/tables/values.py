@@ -15,7 +15,9 @@ from .lazy import pl
 from .read import Table, TableError, positions
 
 MISSING = ("na", "n/a", "nan", "null", "none")
-"""Besides the empty string, what stands for a missing number in CSV files, in any case."""
+"""Besides the empty string, what stands for a missing number or label, in any case."""
+DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f")
+"""How dates are written in CSV files that they are read from as numbers."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,29 @@ def as_numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     if values.dtype.is_temporal():
         values = _microseconds(values)
     elif values.dtype == pl.String:
-        values = values.set(values.str.to_lowercase().is_in(MISSING), None)
+        values = without_missing(values)
+        values = _dates(values)
     elif values.dtype.is_float():
         values = values.fill_nan(None)
     numbers = values.cast(pl.Float64, strict=False)
     infinite = numbers.is_infinite().fill_null(False)
     return numbers, (numbers.is_null() & values.is_not_null()) | infinite
+
+
+def without_missing(texts: pl.Series) -> pl.Series:
+    """Texts, null where a word says that nothing is there."""
+    return texts.set(texts.str.to_lowercase().is_in(MISSING), None)
+
+
+def _dates(texts: pl.Series) -> pl.Series:
+    """The microseconds of dates, if all texts are dates of one form; else the texts."""
+    first = texts.drop_nulls().head(1)
+    for form in DATES:
+        if len(first) and first.str.to_datetime(form, strict=False).null_count() == 0:
+            dates = texts.str.to_datetime(form, strict=False, time_unit="us")
+            if dates.null_count() == texts.null_count():
+                return _microseconds(dates)
+    return texts
 
 
 def _microseconds(values: pl.Series) -> pl.Series:

@@ -28,6 +28,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import safe_open
@@ -50,7 +51,7 @@ class RunFolderError(ValueError):
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that either the old or the new content is there, whatever happens."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")  # one process writes to a folder, see claimed
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # others may write it too
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -129,10 +130,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except FileNotFoundError:
         raise RunFolderError(f"{path} is missing") from None
     except Exception as error:  # safetensors and json each have their own errors
-        raise RunFolderError(
-            f"{path} cannot be read ({error}): if it is a checkpoint, delete it to start that run "
-            "again"
-        ) from None
+        hint = ": delete it to start that run again" if path.name.startswith("checkpoint") else ""
+        raise RunFolderError(f"{path} cannot be read ({error}){hint}") from None
 
 
 # ------------------------------------------------------------------------------------ the model
@@ -187,9 +186,8 @@ def folder_of(run: Path) -> Path:
 
 def best_run(folder: Path) -> Path:
     """The run with the best validation score below a folder, or the folder itself if it is one."""
-    if (folder / "model.safetensors").exists():
-        return folder
-    return max(finished_runs(folder), key=lambda run: read_summary(run)["val"])
+    runs = finished_runs(folder)
+    return runs[0] if len(runs) == 1 else max(runs, key=lambda run: read_summary(run)["val"])
 
 
 def read_summary(run: Path) -> dict[str, Any]:
@@ -208,8 +206,14 @@ def finished_runs(folder: Path) -> list[Path]:
     """OUT/run-0, OUT/run-1, ... as far as they are done; or the folder itself if it is one."""
     if not folder.is_dir():
         raise RunFolderError(f"{folder} is not a folder")
-    runs = [run for run in (folder, *folder.iterdir()) if re.fullmatch(r"run-\d+", run.name)]
+    if (folder / "model.safetensors").exists():
+        return [folder]
+    runs = [run for run in folder.iterdir() if re.fullmatch(r"run-\d+", run.name)]
     runs = [run for run in runs if (run / "summary.json").exists()]
+    if not runs and holds_run(folder):
+        raise RunFolderError(
+            f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
+        )
     if not runs:
         raise RunFolderError(f"no finished run in {folder}: 'sta train' writes such folders")
     return sorted(runs, key=lambda run: int(run.name.removeprefix("run-")))
@@ -237,12 +241,20 @@ def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
         path.parent
         for path in parent.glob("*/config.json")
         if not (path.parent / "summary.json").exists()
-        and (graph is None or read_config(path.parent).graph == graph)
+        and (graph is None or _graph_of(path.parent) == graph)
     ]
     if not found:
         of = f" of {graph}" if graph else ""
         raise RunFolderError(f"no unfinished run{of} in {parent}/ to resume: name it with --out")
     return max(found, key=lambda folder: (folder / "config.json").stat().st_mtime)
+
+
+def _graph_of(folder: Path) -> str | None:
+    """The graph of a run folder; None if its configuration is broken."""
+    try:
+        return read_config(folder).graph
+    except RunFolderError:
+        return None
 
 
 @contextmanager

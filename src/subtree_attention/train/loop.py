@@ -109,6 +109,8 @@ def fit(
         data: what `prepare(config)` gives, if it is at hand already; or a graph of one's own (of
             `from_tables`, or any PyG `Data`, see `from_pyg`), which is then kept in `out`.
     """
+    if not isinstance(config, Config):
+        raise TypeError(f"config must be a Config, such as recipe('cora'), got {config!r}")
     place = choose_device(device)
     progress = progress or Silent()
     given = check_folder(config, out, resume)  # before the work of loading
