@@ -31,7 +31,7 @@ def epochs_of(model: str, graph: str, seed: int, epochs: int, dtype: torch.dtype
     job = Job("table1", config.graph, model, "", seed, config)
     net, _ = build(job, data.x.size(1), int(data.y.max()) + 1, walked)
     net = net.to(dtype)
-    trainer = Trainer(net, data, walked, config, net.parameter_groups(config.weight_decay), False)
+    trainer = Trainer(net, data, walked, config, capture=False)
     rows: list[list[float]] = []
     for epoch in range(epochs):
         trainer.advance(1)

@@ -26,15 +26,16 @@ def main() -> None:
     arguments = parser.parse_args()
     each = -(-arguments.runs // arguments.processes)
     with tempfile.TemporaryDirectory() as folder:
-        outs = [Path(folder) / str(seed) for seed in range(0, arguments.runs, each)]
         command = [sys.executable, "-m", "subtree_attention", "train", arguments.graph]
-        running = [
-            subprocess.Popen([*command, "--seed", out.name, "--runs", str(each), "--out", str(out)])
-            for out in outs
-        ]
-        for process in running:
-            if process.wait():
-                raise SystemExit("a run failed")
+        outs, running = [], []
+        for seed in range(0, arguments.runs, each):
+            outs.append(Path(folder) / str(seed))
+            runs = min(each, arguments.runs - seed)
+            how = ["--seed", str(seed), "--runs", str(runs), "--out", str(outs[-1])]
+            running.append(subprocess.Popen([*command, *how]))
+        ended = [process.wait() for process in running]
+        if any(ended):
+            raise SystemExit("a run failed")
         summaries = [json.loads((out / "summary.json").read_text()) for out in outs]
         environment = json.loads((outs[0] / "environment.json").read_text())
         config = json.loads((outs[0] / "config.json").read_text())

@@ -8,7 +8,8 @@ from torch_geometric.data import Data
 from torch_geometric.nn import models as pyg
 
 import subtree_attention as sta
-from subtree_attention.reproduce.baselines import BASELINES, baseline, parameter_groups
+from subtree_attention.nn import parameter_groups
+from subtree_attention.reproduce.baselines import BASELINES, baseline
 from subtree_attention.train.metrics import LOSSES
 from subtree_attention.train.step import Trainer
 
@@ -60,8 +61,7 @@ def make_trainer(
     settings = BASELINES[name].settings
     config = sta.recipe("digits", lr=settings["lr"], weight_decay=settings["weight_decay"])
     config = config.replace(**changes)
-    groups = parameter_groups(model, config.weight_decay)
-    return Trainer(model, data, graph, config, groups, capture)
+    return Trainer(model, data, graph, config, capture)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -35,8 +35,7 @@ def make(data, device: str, seed: int = 0, capture: bool = True, config=CONFIG) 
     torch.manual_seed(seed)
     sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
     model = sta.STAGNN(**sizes, **config.model_settings()).to(device)
-    groups = model.parameter_groups(config.weight_decay)
-    return Trainer(model, placed, graph, config, groups, capture)
+    return Trainer(model, placed, graph, config, capture)
 
 
 def test_it_does_what_the_plain_loop_does(data, device):

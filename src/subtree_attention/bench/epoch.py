@@ -75,9 +75,7 @@ def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
     def start(model: Any, x: Tensor) -> Run:
         trainers = []
         for _ in range(together):
-            own = deepcopy(model)
-            groups = own.parameter_groups(case.config.weight_decay)
-            trainers.append(Trainer(own, case.data, graph, case.config, groups))
+            trainers.append(Trainer(deepcopy(model), case.data, graph, case.config))
             trainers[-1].advance(EAGER_EPOCHS)  # captured before the clock starts
 
         in_turns = cycle(trainers)

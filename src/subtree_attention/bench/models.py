@@ -106,10 +106,6 @@ class SparseGCN(nn.Module):
             [nn.Parameter(torch.zeros(width)) for width in (HIDDEN, out_channels)]
         )
 
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """One group for an optimiser: everything is decayed."""
-        return [{"params": list(self.parameters()), "weight_decay": weight_decay}]
-
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         hidden = F.relu(self._layer(0, x, graph))
         return self._layer(1, F.dropout(hidden, DROPOUT, self.training), graph)

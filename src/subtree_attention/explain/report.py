@@ -22,8 +22,8 @@ from torch_geometric.data import Data
 
 from .. import _check
 from ..train import load, load_data
-from ..train.folder import best_run
-from ..train.predict import new_graph
+from ..train.folder import best_run, config_of
+from ..train.predict import graph_of, new_graph
 from .explainer import Explainer
 from .explanation import GLOBAL, Explanation, Level
 
@@ -188,8 +188,7 @@ def of_run(
         data, _ = new_graph(run, **tables)
     names = Names(data, model.conv.out_channels)
     root, explained = names.find(node), None if cls is None else names.find_class(cls)
-    weight = data.get("edge_weight")
-    graph = model.conv._as_graph(data.edge_index, weight, data.x)
+    graph = graph_of(data, model, config_of(run))
     explanation = Explainer(model, data.x, graph)(root)
     with torch.no_grad():
         own = model(data.x, graph)[root]

@@ -21,8 +21,7 @@ from ..graph import Graph
 from ..nn import STAGNN
 from ..train import folder as store
 from ..train import load, load_data
-from ..train.bundle import without_names
-from ..train.folder import RunFolderError
+from ..train.predict import graph_of
 from .columns import Columns
 from .subtree import Choice, take_apart
 
@@ -58,7 +57,7 @@ class Views:
     def __init__(self, model: STAGNN, data: Data, graph: Graph, title: str) -> None:
         logits = model(data.x, graph).double()
         if not bool(logits.isfinite().all()):
-            raise RunFolderError("the model gives values that are not finite: it is broken")
+            raise store.RunFolderError("the model gives values that are not finite: it is broken")
         self._title, self._num_edges = title, int(data.num_edges)
         self._logits, self._probabilities = logits, logits.softmax(1)
         self._confidence, self._predicted = self._probabilities.max(1)
@@ -77,14 +76,8 @@ class Views:
     def of_run(cls, run: Path, data_dir: Path | None = None, mirror: Path | None = None) -> Views:
         """Of a run folder; of several runs, the one with the best validation score."""
         model, data = load(run), load_data(run, data_dir=data_dir, mirror=mirror)
-        if data.x.size(1) != model.lin.in_channels:
-            raise RunFolderError(
-                f"the model takes {model.lin.in_channels} features, "
-                f"but the graph has {data.x.size(1)}"
-            )
         config = store.config_of(store.best_run(run))
-        graph = Graph.from_data(without_names(data), config.transition)
-        return cls(model, data, graph, config.graph)
+        return cls(model, data, graph_of(data, model, config), config.graph)
 
     def graph(self) -> dict[str, Any]:
         """What does not depend on a root."""

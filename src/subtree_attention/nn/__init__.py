@@ -3,6 +3,13 @@
 from .conv import STAConv
 from .global_attention import GlobalAttention, global_attention
 from .head_mix import HeadMix
-from .model import STAGNN
+from .model import STAGNN, parameter_groups
 
-__all__ = ["STAGNN", "GlobalAttention", "HeadMix", "STAConv", "global_attention"]
+__all__ = [
+    "STAGNN",
+    "GlobalAttention",
+    "HeadMix",
+    "STAConv",
+    "global_attention",
+    "parameter_groups",
+]

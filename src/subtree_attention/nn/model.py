@@ -95,13 +95,7 @@ class STAGNN(nn.Module):
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Two groups for an optimiser: decayed, and not."""
-        kept = list(self.no_weight_decay())
-        ids = {id(parameter) for parameter in kept}
-        decayed = [p for p in self.parameters() if id(p) not in ids]
-        return [
-            {"params": decayed, "weight_decay": weight_decay},
-            {"params": kept, "weight_decay": 0.0},
-        ]
+        return parameter_groups(self, weight_decay)
 
     def hidden(self, x: Tensor) -> Tensor:
         """H = MLP(X): [N, in_channels] -> [N, hidden_channels]."""
@@ -156,3 +150,14 @@ def key_channels(hidden_channels: int, heads: int) -> int:
             "channel for a head"
         )
     return hidden_channels // heads
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups for an optimiser: what a model names in `no_weight_decay()`, if it has that, is not
+    decayed."""
+    named = getattr(model, "no_weight_decay", None)
+    kept = list(named()) if callable(named) else []
+    ids = {id(parameter) for parameter in kept}
+    decayed = [p for p in model.parameters() if id(p) not in ids]
+    groups = [{"params": decayed, "weight_decay": weight_decay}]
+    return [*groups, {"params": kept, "weight_decay": 0.0}] if kept else groups

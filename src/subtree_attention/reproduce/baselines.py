@@ -6,7 +6,7 @@ normalisation, which is prepared at the first call and kept as long as the same 
 
     chosen = baseline("gat")
     model = chosen.build(in_channels, classes, chosen.at_depth(10))
-    Trainer(model, data, graph, config, parameter_groups(model, weight_decay), chosen.capturable)
+    Trainer(model, data, graph, config, chosen.capturable)
 """
 
 from __future__ import annotations
@@ -68,15 +68,6 @@ class Baseline:
 def baseline(name: str) -> Baseline:
     """A baseline by its name in `BASELINES`."""
     return BASELINES[_check.known("baseline", name, BASELINES)]
-
-
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """The groups for an optimiser: what a model names in `no_weight_decay()` is not decayed."""
-    kept = list(model.no_weight_decay()) if isinstance(model, GPRGNN) else []
-    ids = {id(parameter) for parameter in kept}
-    decayed = [p for p in model.parameters() if id(p) not in ids]
-    groups = [{"params": decayed, "weight_decay": weight_decay}]
-    return [*groups, {"params": kept, "weight_decay": 0.0}] if kept else groups
 
 
 # ------------------------------------------------------------------- what is prepared only once

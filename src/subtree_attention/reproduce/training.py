@@ -33,7 +33,7 @@ from ..train.folder import environment
 from ..train.loop import TOGETHER, can_capture, prepare
 from ..train.run import Diverged, Epoch, Run, train_together
 from ..train.step import Trainer
-from .baselines import baseline, parameter_groups
+from .baselines import baseline
 from .corruption import corrupt
 from .experiments import EDGEWISE, Job
 from .records import OURS
@@ -144,13 +144,8 @@ class _JobRun(Run):
         graph = Graph(split.edge_index, split.num_nodes, transition=job.config.transition)
         model, config = build(job, split.x.size(1), int(split.y.max()) + 1, graph)
         model = model.to(place.device)
-        decay = config.weight_decay
-        if isinstance(model, STAGNN):
-            groups = model.parameter_groups(decay)
-        else:
-            groups = parameter_groups(model, decay)
         capture = place.capture and capturable(job)
-        trainer = Trainer(model, split, graph, config, groups, capture)
+        trainer = Trainer(model, split, graph, config, capture)
         super().__init__(str(job), trainer, config.epochs, config.patience)
         self.config, self.started = config, started
 

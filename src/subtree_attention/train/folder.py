@@ -123,10 +123,27 @@ def read_config(folder: Path) -> Config:
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The inverse of `write_tensors`."""
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, _header(file)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The JSON header beside the tensors of a file, which are not read."""
+    with _opened(path) as file:
+        return _header(file)
+
+
+def _header(file: Any) -> dict[str, Any]:
+    return json.loads((file.metadata() or {})["json"])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of safetensors; whatever is wrong with it is said in words."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = json.loads((file.metadata() or {})["json"])
-            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+            yield file
     except FileNotFoundError:
         raise RunFolderError(f"{path} is missing") from None
     except Exception as error:  # safetensors and json each have their own errors
@@ -169,7 +186,7 @@ def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> 
 def config_of(run: Path) -> Config:
     """The settings that the model of a finished run was trained with."""
     path = run / "model.safetensors"
-    return _config_in(path, read_tensors(path)[1])
+    return _config_in(path, read_header(path))
 
 
 def _config_in(path: Path, header: Any) -> Config:

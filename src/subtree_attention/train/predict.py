@@ -114,15 +114,20 @@ def names_of(data: Data, num_classes: int) -> tuple[list[str], list[str]]:
 @torch.no_grad()
 def logits_of(model: STAGNN, data: Data, config: Config, place: torch.device) -> np.ndarray:
     """The logits of all nodes [N, C], in float64."""
+    data = bundle.without_names(data).to(str(place))
+    logits = model(data.x, graph_of(data, model, config)).double().cpu().numpy()
+    if not np.isfinite(logits).all():
+        raise RunFolderError("the model gives values that are not finite: it is broken")
+    return logits
+
+
+def graph_of(data: Data, model: STAGNN, config: Config) -> Graph:
+    """The graph that the model of a run walks on, if the data is what it takes."""
     if data.x.size(1) != model.lin.in_channels:
         raise RunFolderError(
             f"the model takes {model.lin.in_channels} features, but the graph has {data.x.size(1)}"
         )
-    data = bundle.without_names(data).to(str(place))
-    logits = model(data.x, Graph.from_data(data, config.transition)).double().cpu().numpy()
-    if not np.isfinite(logits).all():
-        raise RunFolderError("the model gives values that are not finite: it is broken")
-    return logits
+    return Graph.from_data(data, config.transition)
 
 
 def new_graph(

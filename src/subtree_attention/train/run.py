@@ -166,8 +166,7 @@ class SavedRun(Run):
         self.sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
         torch.manual_seed(config.seed + index)
         model = STAGNN(**self.sizes, **config.model_settings()).to(data.y.device)
-        groups = model.parameter_groups(config.weight_decay)
-        trainer = Trainer(model, data, graph, config, groups, capture)
+        trainer = Trainer(model, data, graph, config, capture)
         super().__init__(_described(config, index), trainer, config.epochs, config.patience)
         self.saved = self.started
         self._restore()

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from ..graph import Graph
+from ..nn import parameter_groups
 from ..ops.cuda import fills_gpu
 from .config import Config
 from .metrics import LOSSES, METRICS, masks_of
@@ -42,7 +43,6 @@ class Trainer:
         data: with x, y, train_mask, val_mask and test_mask.
         graph: as the model takes it.
         config: learning rate, weight decay, loss and metric are taken from it.
-        groups: parameter groups of the optimiser; all parameters are decayed by default.
         capture: replay a CUDA graph instead of calling the model every time.
     """
 
@@ -52,16 +52,13 @@ class Trainer:
         data: Data,
         graph: Graph,
         config: Config,
-        groups: list[dict[str, Any]] | None = None,
         capture: bool = True,
     ) -> None:
         self.model, self.x, self.graph = model, data.x, graph
         self.device = data.y.device
         on_gpu = self.device.type == "cuda"
         self.capture = capture and on_gpu
-        groups = groups or [
-            {"params": list(model.parameters()), "weight_decay": config.weight_decay}
-        ]
+        groups = parameter_groups(model, config.weight_decay)
         self.optimizer = torch.optim.Adam(
             groups, lr=config.lr, fused=on_gpu or None, capturable=on_gpu
         )
