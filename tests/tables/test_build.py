@@ -237,6 +237,8 @@ def test_whole_numbers_in_files_are_the_same_with_a_point(write: Callable[..., P
         nodes, write("edges.csv", "from,to\n7.0,8.0\n9.0,10.0\n"), target="label"
     )
     assert (data.ids, data.classes, data.num_edges) == (["7", "8", "9", "10"], ["1", "2"], 4)
+    mixed = {"id": ["a", "7.0", "1.5"], "label": list("xyx")}
+    assert sta.from_tables(mixed, {"a": ["a"], "b": [7]}, target="label").ids == ["a", "7", "1.5"]
     large = {"id": [1e20, 2e20, 3e20, 4e20], "label": list("abab")}
     assert len(sta.from_tables(large, {"a": [1e20], "b": [2e20]}, target="label").ids) == 4
 

@@ -100,7 +100,7 @@ def table2(records: Iterable[Record], runs: int | None = None) -> Table:
     gat = _of_label(select(records, "table1"), "GAT")
     gat = [record for record in gat if record.graph in graphs]
     rows = list(published.TABLE2.rows)
-    rows.insert(rows.index("GA only") + 1, "0 hops + GA")  # of which the published row is, it seems
+    rows.insert(rows.index("GA only") + 1, "0 hops + GA")  # what the published row is, it seems
     measured = by_variant(own, rows)
     measured["GAT"] = _with_reserve(measured["GAT"], gat)
     return _beside_published(

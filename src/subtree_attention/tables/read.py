@@ -115,14 +115,10 @@ def text_of(values: pl.Series) -> pl.Series:
     """
     if values.dtype.is_float():
         values = values.fill_nan(None)
-        there = values.drop_nulls()
-        if bool(((there % 1 == 0) & (there.abs() < 2**53)).all()):
-            values = values.cast(pl.Int64)
     text = values.cast(pl.String).str.strip_chars()
-    text = text.set(text == "", None)
-    if values.dtype == pl.String and bool(text.drop_nulls().str.contains(r"^-?\d+(\.0+)?$").all()):
-        text = text.str.replace(r"\.0+$", "")
-    return text
+    if text.str.contains(".0", literal=True).any():  # quick: there may be millions
+        text = text.str.replace(r"^(-?\d+)\.0+$", "$1")
+    return text.set(text == "", None)
 
 
 def counted(number: int, what: str) -> str:
