@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _check
 from .lazy import pl
-from .read import Table, TableError, counted, positions
+from .read import Table, TableError, counted, positions, without_point
 from .values import as_numbers
 
 SOURCES = ("source", "src", "from")
@@ -88,14 +88,15 @@ def read_edges(
 
 
 def _end(table: Table, name: str, ids: pl.Series, may_lack: bool) -> np.ndarray:
-    texts = table.texts(name, "an end of the edges")
+    texts = table.written(name, "an end of the edges")
     if texts.null_count() and not may_lack:
         row = table.first(texts.is_null())
         raise TableError(
             f"{table.place(row)}: column '{name}' is empty: an edge has two ends "
             f"({texts.null_count():,} such rows)"
         )
-    return positions(texts, ids)
+    found = positions(texts, ids)
+    return found if (found >= 0).all() else positions(without_point(texts), ids)
 
 
 def _weights(table: Table, name: str) -> np.ndarray:

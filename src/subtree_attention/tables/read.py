@@ -66,7 +66,11 @@ class Table:
         return self.frame[name]
 
     def texts(self, name: str, option: str) -> pl.Series:
-        """A column as text, null where it is empty."""
+        """A column as text, null where it is empty: 7 and 7.0 are '7'."""
+        return without_point(self.written(name, option))
+
+    def written(self, name: str, option: str) -> pl.Series:
+        """As `texts`, but 7.0 is '7.0': quicker for millions."""
         values = self.column(name, option)
         if values.dtype.is_nested():
             raise TableError(f"{self.name}: column '{name}' ({option}) holds lists, not values")
@@ -109,16 +113,16 @@ def series(name: str, values: Sequence[Any]) -> pl.Series:
 
 
 def text_of(values: pl.Series) -> pl.Series:
-    """Values as text: 7 and 7.0 are '7', and what is empty is null.
-
-    pandas makes floats of whole numbers where one is missing, and so they stand in its files.
-    """
+    """Values as text, null where it is empty."""
     if values.dtype.is_float():
         values = values.fill_nan(None)
     text = values.cast(pl.String).str.strip_chars()
-    if text.str.contains(".0", literal=True).any():  # quick: there may be millions
-        text = text.str.replace(r"^(-?\d+)\.0+$", "$1")
     return text.set(text == "", None)
+
+
+def without_point(texts: pl.Series) -> pl.Series:
+    """7.0 as 7: pandas makes floats of whole numbers where one is missing, and writes them so."""
+    return texts.str.replace(r"^(-?\d+)\.0+$", "$1")
 
 
 def counted(number: int, what: str) -> str:
