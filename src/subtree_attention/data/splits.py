@@ -20,6 +20,8 @@ from .readers import OWN_TEST, OWN_TRAIN, OWN_VAL
 from .registry import GraphInfo, info
 
 Masks = tuple[Tensor, Tensor, Tensor]
+MASKS = ("train_mask", "val_mask", "test_mask")
+"""What they are called in PyG."""
 
 # Per cent of the nodes for training and for validation; the test part is the rest.
 PROTOCOLS = {"A": (50, 25), "B": (60, 20)}

@@ -65,16 +65,23 @@ def _guess(values: pl.Series) -> str:
         return Number.kind
     there = there.cast(pl.String)
     numbers, wrong = as_numbers(there)
-    codes = bool(there.str.contains(r"^0\d").any())  # 00057 is no number
-    if not codes and not wrong.any() and numbers.null_count() < len(numbers):
+    if not wrong.any() and numbers.null_count() < len(numbers) and not _are_codes(there):
         return Number.kind
     if bool(there.str.starts_with("[").all()) and bool(there.str.ends_with("]").all()):
         return Tags.kind
-    return _text_or_category(there)
+    return _text_or_category(there, wrong)
 
 
-def _text_or_category(values: pl.Series) -> str:
-    """Few different values are categories; sentences are text; names and keys are neither."""
+def _are_codes(values: pl.Series) -> bool:
+    """Whether any begins as 00057 does, which is no number."""
+    return bool(values.str.contains(r"^0\d").any())
+
+
+def _text_or_category(values: pl.Series, wrong: pl.Series) -> str:
+    """Few different values are categories; sentences are text; names and keys are neither.
+
+    `wrong` says which are no numbers.
+    """
     different = values.n_unique()
     words = float(values.head(SAMPLE).str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
     if words >= 4 and different > len(values) / 2:
@@ -83,14 +90,13 @@ def _text_or_category(values: pl.Series) -> str:
         return Category.kind
     if words >= 2:
         return Text.kind
-    return _almost_numbers(values) or (
+    return _almost_numbers(values, wrong) or (
         f"has {different:,} different values of one word in {len(values):,} rows"
     )
 
 
-def _almost_numbers(values: pl.Series) -> str:
+def _almost_numbers(values: pl.Series, wrong: pl.Series) -> str:
     """Why a column that looks like numbers is none; empty if it does not look so."""
-    _, wrong = as_numbers(values)
     count = int(wrong.sum())
     if 0 < 2 * count < len(values):
         some = counted(count, "value")

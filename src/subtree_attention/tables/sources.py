@@ -19,12 +19,11 @@ from torch_geometric.data import Data
 
 from .. import _check
 from ..data.features import compact, from_scipy, values_of
+from ..data.splits import MASKS
 from .build import describe, from_tables
 from .columns import Matrix
 from .read import TableError
 from .recipe import ColumnLine, Report, TableRecipe
-
-MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Data:

@@ -36,8 +36,7 @@ def as_numbers(values: pl.Series) -> tuple[pl.Series, pl.Series]:
     if values.dtype.is_temporal():
         values = _microseconds(values)
     elif values.dtype == pl.String:
-        values = without_missing(values)
-        values = _dates(values)
+        values = _dates(without_missing(values))
     elif values.dtype.is_float():
         values = values.fill_nan(None)
     numbers = values.cast(pl.Float64, strict=False)

@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 
 from .. import _check
 from ..data.features import from_named_parts, named_parts, values_of
+from ..data.splits import MASKS
 from ..graph import index_dtype
 from ..tables.build import describe
 from ..tables.recipe import Report, TableRecipe
@@ -27,7 +28,6 @@ from . import folder as store
 from .folder import RunFolderError
 
 GRAPH, IDS, COLUMNS = "graph.safetensors", "ids.json", "columns.json"
-MASKS = ("train_mask", "val_mask", "test_mask")
 NAMES = ("ids", "recipe", "report")
 
 

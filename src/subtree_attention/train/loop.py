@@ -114,11 +114,12 @@ def fit(
     place = choose_device(device)
     progress = progress or Silent()
     given = check_folder(config, out, resume)  # before the work of loading
-    own = None if data is None else _own(config, data)
+    own = None
     if data is None:
         data = prepare(config, data_dir, mirror, given)
     else:
-        data = _prepared(config, own or data)
+        own = _own(config, data)
+        data = _prepared(config, data if own is None else own)
     # Once: the splits share it. The caller's stays where it is.
     data = copy(bundle.without_names(data)).to(str(place))
     graph = Graph.from_data(data, config.transition)

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
+from ..data.splits import MASKS
+
 Loss = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor], Tensor]
 
@@ -54,7 +56,7 @@ def roc_auc(labels: Tensor, masks: Tensor) -> Score:
 
 def masks_of(data: Data) -> Tensor:
     """Those of training, validation and test nodes: [3, N]."""
-    return torch.stack([data.train_mask, data.val_mask, data.test_mask])
+    return torch.stack([data[name] for name in MASKS])
 
 
 def check_parts(metric: str, labels: Tensor, masks: Tensor) -> None:
