@@ -191,7 +191,7 @@ def test_missing_data_names_the_file_and_the_folder_in_two_lines(
     def offline(*_: object, **__: object) -> None:
         raise OSError("no network")
 
-    monkeypatch.setattr("subtree_attention.data.folders.download_url", offline)
+    monkeypatch.setattr("subtree_attention.datasets.folders.download_url", offline)
     code, _, err = run("train", "corafull", "--data-dir", str(tmp_path / "d"))
     assert code == 2
     assert "cora.npz" in err

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from ops.cases import shifted_square
 from torch import nn
 
 from subtree_attention import feature_maps
 from subtree_attention.feature_maps import FEATURE_MAPS, RBFFeatures, SoftmaxFeatures
+from tests.ops.cases import shifted_square
 
 
 @pytest.mark.parametrize("name", FEATURE_MAPS)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.nn import SimpleConv
 from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
 
 from subtree_attention import Graph, subtree_attention
+from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")

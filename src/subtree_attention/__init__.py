@@ -2,14 +2,18 @@
 
 __version__ = "0.1.0"
 
-from . import aggregation, feature_maps, ops
-from . import data as datasets
+from . import datasets, feature_maps, ops
+from .datasets.tables import from_networkx, from_npz, from_pyg, from_tables
 from .explain import Explainer, Explanation, STAExplainer, explain
 from .graph import Graph
-from .nn import STAGNN, STAConv, global_attention
+from .nn import STAGNN, STAConv, aggregation, global_attention
 from .ops import attention, subtree_attention
-from .tables import from_networkx, from_npz, from_pyg, from_tables
-from .train import Config, fit, load, load_data, predict, recipe
+from .runs.evaluate import load_data
+from .runs.folder import load
+from .runs.predict import predict
+from .train.config import Config
+from .train.loop import fit
+from .train.recipes import recipe
 
 __all__ = [
     "STAGNN",

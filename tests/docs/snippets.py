@@ -9,9 +9,9 @@ from pathlib import Path
 
 import typer
 
+from experiments.reproduce.command import WHATS
 from subtree_attention import datasets
 from subtree_attention.cli import app
-from subtree_attention.reproduce.command import WHATS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

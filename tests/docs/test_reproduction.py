@@ -4,20 +4,20 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from snippets import ROOT
 
-from subtree_attention import data
-from subtree_attention.reproduce.experiments import EDGEWISE, EXPERIMENTS
-from subtree_attention.reproduce.markup import RENDERERS
-from subtree_attention.reproduce.records import (
+from experiments.reproduce.experiments import EDGEWISE, EXPERIMENTS
+from experiments.reproduce.markup import RENDERERS
+from experiments.reproduce.records import (
     OURS,
     Record,
     grouped,
     paired_difference,
     select,
 )
-from subtree_attention.reproduce.store import Store
-from subtree_attention.reproduce.tables import TABLES
+from experiments.reproduce.store import Store
+from experiments.reproduce.tables import TABLES
+from subtree_attention import datasets as data
+from tests.docs.snippets import ROOT
 
 FOLDER = ROOT / "results/reproduce"
 PAGE = (ROOT / "docs/reproduction.md").read_text()

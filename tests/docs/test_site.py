@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from snippets import ROOT
 
 import subtree_attention as sta
+from tests.docs.snippets import ROOT
 
 pytest.importorskip("mkdocs", reason='needs mkdocs: pip install ".[docs]"')
 

@@ -3,7 +3,19 @@
 from collections.abc import Callable
 
 import pytest
-from snippets import PAGES, PRINTED, ROOT, Block, blocks, check, commands, parse, plain, shapes
+
+from tests.docs.snippets import (
+    PAGES,
+    PRINTED,
+    ROOT,
+    Block,
+    blocks,
+    check,
+    commands,
+    parse,
+    plain,
+    shapes,
+)
 
 Outcome = tuple[int, str, str]
 TEXT = {"text", "latex", "csv"}

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 import torch
-from nn.reference import LAYER_OPTIONS
-from ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, make_map, pairwise
 
 from subtree_attention import STAGNN, Explainer, Graph, STAConv, explain
-from subtree_attention.aggregation import AGGREGATIONS
+from subtree_attention.nn.aggregation import AGGREGATIONS
+from tests.nn.reference import LAYER_OPTIONS
+from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, make_map, pairwise
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from ops.cases import EDGES, assert_all_close
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import fidelity
 
 from subtree_attention import STAGNN, STAExplainer, explain
+from tests.ops.cases import EDGES, assert_all_close
 
 MODEL = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
 EDGE = EDGES["directed-weighted"]

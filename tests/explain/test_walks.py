@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from ops.cases import EDGES, Edges
 
 from subtree_attention import STAGNN, explain
 from subtree_attention.explain.walks import Walks
+from tests.ops.cases import EDGES, Edges
 
 GRAPHS = ["directed-weighted", "self-loops", "parallel-edges", "isolated-nodes", "no-edges"]
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subtree_attention import STAGNN, Graph, STAConv, feature_maps
-from subtree_attention.aggregation import AGGREGATIONS, GATES
+from subtree_attention.nn.aggregation import AGGREGATIONS, GATES
 from subtree_attention.ops import definition
 
 LAYER_OPTIONS = {

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from nn.reference import LAYER_OPTIONS, dense_conv, dense_model
-from ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients, pairwise
 
 from subtree_attention import STAGNN, STAConv
+from tests.nn.reference import LAYER_OPTIONS, dense_conv, dense_model
+from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients, pairwise
 
 OPTIONS = pairwise(
     **LAYER_OPTIONS,

@@ -6,7 +6,12 @@ import pickle
 
 import pytest
 import torch
-from ops.cases import (
+from torch import nn
+from torch_geometric.nn import GPSConv, Sequential
+
+from subtree_attention import Graph, STAConv, feature_maps
+from subtree_attention.ops import definition
+from tests.ops.cases import (
     EDGES,
     FLOAT64_ERROR,
     Edges,
@@ -14,11 +19,6 @@ from ops.cases import (
     output_and_gradients,
     shifted_square,
 )
-from torch import nn
-from torch_geometric.nn import GPSConv, Sequential
-
-from subtree_attention import Graph, STAConv, feature_maps
-from subtree_attention.ops import definition
 
 EDGE = EDGES["directed"].index
 NODES = EDGES["directed"].num_nodes

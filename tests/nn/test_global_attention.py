@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from ops.cases import (
+
+from subtree_attention import global_attention
+from subtree_attention.ops import definition
+from tests.ops.cases import (
     FLOAT64_ERROR,
     assert_all_close,
     make_map,
     output_and_gradients,
     random_inputs,
 )
-
-from subtree_attention import global_attention
-from subtree_attention.ops import definition
 
 BATCHES = {
     "one-graph": None,

@@ -6,12 +6,12 @@ import shutil
 
 import pytest
 import torch
-from nn.reference import dense_model
-from ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, output_and_gradients
 
 from subtree_attention import STAGNN, Graph
 from subtree_attention.feature_maps import elu
 from subtree_attention.ops import definition
+from tests.nn.reference import dense_model
+from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, output_and_gradients
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
 from subtree_attention import STAGNN, STAConv
-from subtree_attention.data.features import csr_tensor
+from subtree_attention.datasets.features import csr_tensor
 from subtree_attention.nn.linear import SparseLinear
+from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")

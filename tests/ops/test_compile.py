@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 import torch
-from ops.cases import EDGES, assert_all_close, output_and_gradients, random_inputs
 
 from subtree_attention import subtree_attention
+from tests.ops.cases import EDGES, assert_all_close, output_and_gradients, random_inputs
 
 CASES = [  # compiler, with hop weights; inductor is slow, so once
     ("aot_eager", False),

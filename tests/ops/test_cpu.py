@@ -6,10 +6,10 @@ import sys
 
 import pytest
 import torch
-from ops.cases import FLOAT64_ERROR, assert_all_close, random_edges, random_inputs
 
 from subtree_attention import subtree_attention
 from subtree_attention.ops import cpu
+from tests.ops.cases import FLOAT64_ERROR, assert_all_close, random_edges, random_inputs
 
 pytestmark = pytest.mark.skipif(cpu._numba_problem() is not None, reason="needs Numba")
 

@@ -5,7 +5,13 @@ from importlib.resources import files
 
 import pytest
 import torch
-from ops.cases import (
+
+from subtree_attention import Graph, graph, subtree_attention
+from subtree_attention.ops import backends, cuda
+from subtree_attention.ops.cuda import compiler
+from subtree_attention.ops.cuda.layout import WARP, Layout, lay_out
+from subtree_attention.ops.definition import kernel_similarity
+from tests.ops.cases import (
     FLOAT64_ERROR,
     assert_all_close,
     error,
@@ -15,13 +21,7 @@ from ops.cases import (
     random_inputs,
     reference,
 )
-from ops.emulated_cuda import emulate
-
-from subtree_attention import Graph, graph, subtree_attention
-from subtree_attention.ops import backends, cuda
-from subtree_attention.ops.cuda import compiler
-from subtree_attention.ops.cuda.layout import WARP, Layout, lay_out
-from subtree_attention.ops.definition import kernel_similarity
+from tests.ops.emulated_cuda import emulate
 
 SHAPES = [  # heads, d, c + 1: those of the paper's graphs, then odd and large ones
     (4, 16, 8), (2, 32, 7), (2, 32, 3), (4, 16, 6), (4, 16, 4), (4, 16, 11), (8, 8, 9),

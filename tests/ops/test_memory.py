@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from ops.cases import random_edges, random_inputs
 
+from experiments.bench.memory import peak
 from subtree_attention import subtree_attention
-from subtree_attention.bench.memory import peak
+from tests.ops.cases import random_edges, random_inputs
 
 NODES, HEADS, CHANNELS = 300, 2, (8, 5)  # d, c
 READOUT = NODES * HEADS * (CHANNELS[1] + 1) * 4  # bytes of one hop's read-outs in float32

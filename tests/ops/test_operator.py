@@ -4,7 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ops.cases import (
+
+from subtree_attention import Graph, subtree_attention
+from subtree_attention.ops import backends, definition
+from subtree_attention.ops.definition import kernel_similarity
+from tests.ops.cases import (
     EDGES,
     FLOAT64_ERROR,
     MAPS,
@@ -19,10 +23,6 @@ from ops.cases import (
     random_inputs,
     reference,
 )
-
-from subtree_attention import Graph, subtree_attention
-from subtree_attention.ops import backends, definition
-from subtree_attention.ops.definition import kernel_similarity
 
 COMBINATIONS = pairwise(
     edges=list(EDGES),

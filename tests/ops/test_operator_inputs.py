@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from ops.cases import EDGES, random_inputs
 
 from subtree_attention import subtree_attention
+from tests.ops.cases import EDGES, random_inputs
 
 NODES = EDGES["directed"].num_nodes
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, make_map, random_inputs
 
 from subtree_attention import attention, subtree_attention
 from subtree_attention.ops import arrivals, definition
+from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, make_map, random_inputs
 
 SIMILARITIES = {
     None: definition.kernel_similarity(make_map("elu", 5)),

@@ -4,7 +4,11 @@ import math
 
 import pytest
 import torch
-from ops.cases import (
+
+from subtree_attention import feature_maps, subtree_attention
+from subtree_attention.ops import softmax
+from subtree_attention.ops.definition import softmax_similarity
+from tests.ops.cases import (
     EDGES,
     FLOAT64_ERROR,
     Edges,
@@ -13,10 +17,6 @@ from ops.cases import (
     random_inputs,
     reference,
 )
-
-from subtree_attention import feature_maps, subtree_attention
-from subtree_attention.ops import softmax
-from subtree_attention.ops.definition import softmax_similarity
 
 
 def run(inputs, graph, hops, eps=1e-6):

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import subtree_attention as sta
-from subtree_attention.aggregation import GATES
 from subtree_attention.feature_maps import FEATURE_MAPS
-from subtree_attention.train import folder as store
+from subtree_attention.nn.aggregation import GATES
+from subtree_attention.runs import folder as store
+from subtree_attention.runs.evaluate import evaluate_folder
 from subtree_attention.train import loop
-from subtree_attention.train.evaluate import evaluate_folder
 from subtree_attention.train.run import Diverged, Epoch, RunResult
 from subtree_attention.train.step import Trainer
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import subtree_attention as sta
-from subtree_attention.data import apply_split
+from subtree_attention.datasets import apply_split
 from subtree_attention.train.loop import evaluate, prepare
 from subtree_attention.train.step import NOTES, Trainer
 

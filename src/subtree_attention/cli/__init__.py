@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import sys
 
+import typer
 from rich.markup import escape
 
-from .app import app, err_console
+from .app import app as sta
+from .app import err_console
 
 # Each adds its commands to the app, in the order in which --help lists them.
-from . import training, runs, studies, about  # isort: skip
+from . import training, runs, about  # isort: skip
 
-__all__ = ["about", "app", "main", "runs", "studies", "training"]
+__all__ = ["about", "main", "runs", "training"]
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:
     """Entry point: errors in plain words. `STA_TRACEBACK=1` shows where they come from."""
     try:
         sys.exit(app(arguments, standalone_mode=False))

@@ -9,9 +9,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from .. import __version__, data
+from .. import __version__
+from .. import datasets as data
 from ..ops.backends import BACKENDS
-from ..train import folder as store
+from ..runs import folder as store
 from ..train.loop import choose_device
 from .app import (
     DataDir,

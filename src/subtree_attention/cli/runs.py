@@ -11,8 +11,8 @@ from rich.table import Table
 
 from .. import _check
 from ..explain.explanation import ORDERS
-from ..train import folder as store
-from ..train.evaluate import evaluate_folder
+from ..runs import folder as store
+from ..runs.evaluate import evaluate_folder
 from .app import (
     DataDir,
     Device,
@@ -55,7 +55,7 @@ def evaluate(
     calibration error of the test nodes, and which classes are taken for which (also as a picture
     in the folder, with matplotlib).
     """
-    from ..train.show import show_confusion, show_quality
+    from ..show.scores import show_confusion, show_quality
 
     scores = evaluate_folder(run, device=device, data_dir=data_dir, mirror=mirror)
     table = Table(title=f"{scores[0].graph}: {metric_name(scores[0].metric)}")
@@ -98,10 +98,10 @@ def predict(
 
     sta predict runs/mine --nodes new.csv --edges new_edges.csv --join   new nodes of the same
     """
-    from ..tables.report import show
-    from ..train.predict import check_target, write
-    from ..train.predict import predict as predict_nodes
-    from ..train.show import known_labels, show_calibration
+    from ..runs.predict import check_target, write
+    from ..runs.predict import predict as predict_nodes
+    from ..show.scores import known_labels, show_calibration
+    from ..show.tables import show
 
     store.finished_runs(run)  # first: where there is no run, nothing can be written
     check_target(out, force)
@@ -170,7 +170,7 @@ def explain(
 
     sta explain runs/mine dan --nodes new.csv --edges new_edges.csv --join     a new node
     """
-    from ..explain import report as reports
+    from ..show import explanation as reports
 
     for name, value in (("top", top), ("hops", hops)):
         if value is not None:
@@ -208,7 +208,7 @@ def report(
 
     sta report runs/mine --out mine.html --force
     """
-    from .. import report as reports
+    from ..show import report as reports
 
     store.finished_runs(run)  # first: where there is no run, nothing can be written
     reports.page.check_target(out, force)
@@ -246,7 +246,7 @@ def explore(
     sta explore runs/mine --port 0 --no-open      any free port; open the address yourself
     """
     try:
-        from ..explore.server import address, listen, serve
+        from ..show.explore.server import address, listen, serve
     except ModuleNotFoundError as missing:
         if missing.name not in ("starlette", "uvicorn"):
             raise
@@ -257,7 +257,7 @@ def explore(
     import webbrowser
     from threading import Thread
 
-    from ..explore import Views
+    from ..show.explore import Views
 
     store.finished_runs(run)  # before a port is asked for
     with listen(port) as listening:  # first: a port that is taken is known at once

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from .. import data
-from ..train import folder as store
+from .. import datasets as data
+from ..runs import folder as store
 from ..train.config import Config
 from ..train.loop import Interrupted, Result, fit
 from ..train.progress import Bars, Lines, Progress
@@ -307,10 +307,10 @@ def _resolve_config(
 
 def _own_graph(changes: dict[str, Any], **tables: Any) -> tuple[Data, Config]:
     """The graph of the user's tables, shown; and its settings by size, with changes."""
-    from ..tables import from_tables
-    from ..tables.command import name_of, refuse_fixed
-    from ..tables.report import show
+    from ..datasets.tables import from_tables
+    from ..show.tables import show
     from ..tune.loop import parse_budget
+    from ..tune.tables import name_of, refuse_fixed
 
     for name in ("nodes", "edges", "target"):
         if name not in tables:
@@ -327,10 +327,10 @@ def _own_graph(changes: dict[str, Any], **tables: Any) -> tuple[Data, Config]:
 
 def _tuned(config: Config, data: Data, out: Path, budget: str, **how: Any) -> Config:
     """The best settings that a search of the budget finds; it lies beside the run."""
-    from ..tables.command import best
-    from ..tables.command import tune as tune_own
     from ..tune import report
     from ..tune.loop import Stopped, parse_budget
+    from ..tune.tables import best
+    from ..tune.tables import tune as tune_own
 
     folder = out.with_name(f"{out.name}-tune")
     try:

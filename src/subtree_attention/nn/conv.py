@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch_geometric.nn.inits import reset
 
 from .. import _check, feature_maps, ops
-from ..aggregation import GPR
-from ..aggregation import build as build_aggregation
 from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph
+from .aggregation import GPR
+from .aggregation import build as build_aggregation
 from .global_attention import GlobalAttention
 from .global_attention import global_attention as attend_globally
 from .head_mix import HEAD_MIXES, HeadMix

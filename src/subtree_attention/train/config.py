@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from .. import _check
-from ..aggregation import AGGREGATIONS, GATES
 from ..feature_maps import FEATURE_MAPS
 from ..graph import TRANSITIONS
+from ..nn.aggregation import AGGREGATIONS, GATES
 from ..nn.conv import GLOBAL_ATTENTION
 from ..nn.head_mix import HEAD_MIXES
 from ..nn.linear import check_dropout
 from ..nn.model import key_channels
 from ..ops import SIMILARITIES
-from .metrics import LOSSES, METRICS
+from ..tasks.metrics import LOSSES, METRICS
 
 
 @dataclass(frozen=True)

@@ -22,17 +22,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from .. import _check
-from .. import data as datasets
+from .. import _check, datasets
+from ..datasets.tables.sources import from_pyg
 from ..graph import Graph
 from ..nn import STAGNN
 from ..ops import cpu
 from ..ops.backends import choose
-from ..tables.sources import from_pyg
-from . import bundle
-from . import folder as store
+from ..runs import bundle
+from ..runs import folder as store
+from ..tasks.metrics import METRICS, check_parts, masks_of
 from .config import Config
-from .metrics import METRICS, check_parts, masks_of
 from .progress import Progress, Silent
 from .run import Diverged, RunResult, SavedRun, train_together
 

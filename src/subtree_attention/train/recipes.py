@@ -9,7 +9,7 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from .. import data
+from .. import datasets as data
 from .config import Config
 from .defaults import by_size
 

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from ..graph import Graph
 from ..nn import STAGNN
-from . import folder as store
+from ..runs import folder as store
 from .config import Config
 from .step import NOTES, Trainer
 

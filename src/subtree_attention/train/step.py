@@ -25,8 +25,8 @@ from torch_geometric.data import Data
 from ..graph import Graph
 from ..nn import parameter_groups
 from ..ops.cuda import fills_gpu
+from ..tasks.metrics import LOSSES, METRICS, masks_of
 from .config import Config
-from .metrics import LOSSES, METRICS, masks_of
 
 EAGER_EPOCHS = 2
 """Epochs before the capture: libraries allocate their workspaces in the first ones."""

@@ -19,7 +19,7 @@ import torch
 from torch_geometric.data import Data
 
 from .. import _check
-from ..train.bundle import without_names
+from ..runs.bundle import without_names
 from ..train.loop import choose_device, fit, prepare, with_encoding
 from ..train.progress import Silent
 from .progress import Display, Quiet, Standing

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
-from ..train.folder import write_bytes
+from ..runs.folder import write_bytes
 from ..train.recipes import RECIPES
 from .space import settings
 from .study import Study, Task

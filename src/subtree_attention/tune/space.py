@@ -11,8 +11,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from .. import _check
-from ..aggregation import AGGREGATIONS, GATES
 from ..graph import TRANSITIONS
+from ..nn.aggregation import AGGREGATIONS, GATES
 from ..nn.head_mix import HEAD_MIXES
 
 if TYPE_CHECKING:

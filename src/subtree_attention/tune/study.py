@@ -23,11 +23,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .. import _check
-from .. import data as datasets
+from .. import _check, datasets
 from .._locks import lock, locked, try_lock
+from ..runs.folder import RunFolderError
 from ..train.config import Config
-from ..train.folder import RunFolderError
 from ..train.recipes import recipe
 from .space import distributions, grid, key, settings, space_of
 

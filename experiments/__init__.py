@@ -1,0 +1,1 @@
+"""The paper's experiments, their baselines, and the benchmarks: not installed."""

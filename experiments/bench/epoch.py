@@ -1,0 +1,219 @@
+"""A whole epoch: one training step and one evaluation forward over the whole graph.
+
+Ours is run as `sta train` runs it, the metrics of every epoch included. The others are eager
+loops as their users write them (boolean masks, Adam, no metrics); PyG's models and the published
+formulation get dense features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache, partial
+from itertools import cycle, islice
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from experiments.bench.attention import OURS
+from experiments.bench.cases import Case
+from experiments.bench.edgewise import EdgewiseAttention, edge_tensor_bytes
+from experiments.bench.library import LibraryAttention
+from experiments.bench.measure import Run, Version, relative_error
+from experiments.bench.models import PYG_MODELS, PyGModel, SparseGCN, STAGNNBy
+from subtree_attention.datasets.features import is_csr
+from subtree_attention.graph import Graph
+from subtree_attention.nn import STAGNN
+from subtree_attention.tasks.metrics import LOSSES
+from subtree_attention.train.loop import TOGETHER
+from subtree_attention.train.step import EAGER_EPOCHS, Trainer
+
+LR, WEIGHT_DECAY = 0.01, 5e-4  # of PyG's models
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Start = Callable[[nn.Module, Tensor], Run]
+Answer = tuple[Tensor, Tensor]  # logits [N, C], gradient [number of parameters]
+
+
+def _binary(logits: Tensor, labels: Tensor) -> Tensor:
+    target = F.one_hot(labels, logits.size(-1)).to(logits)
+    return F.binary_cross_entropy_with_logits(logits, target)
+
+
+_MASKED_LOSSES: dict[str, Loss] = {"cross_entropy": F.cross_entropy, "binary": _binary}
+
+
+def versions(case: Case, backend: str) -> list[Version]:
+    """Ours, STAGNN by other attentions, GCN on our parts, and PyG's models."""
+    dense = cache(partial(_dense_features, case))
+    return [
+        *_stagnn_versions(case, backend, dense),
+        _sparse_gcn_version(case),
+        *(_pyg_version(name, model, case, dense) for name, model in PYG_MODELS.items()),
+    ]
+
+
+def dense_bytes(case: Case) -> int:
+    """The size of the features as a dense float32 matrix."""
+    return 4 * case.data.x.size(0) * case.data.x.size(1)
+
+
+def _dense_features(case: Case) -> Tensor:
+    """x [N, F] as PyG's models take it."""
+    return case.data.x.to_dense() if is_csr(case.data.x) else case.data.x
+
+
+# ------------------------------------------------------------------------------- running an epoch
+
+
+def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
+    """Epochs as `sta train` runs them, of several runs in turns; the features are the case's."""
+
+    def start(model: Any, x: Tensor) -> Run:
+        trainers = []
+        for _ in range(together):
+            trainers.append(Trainer(deepcopy(model), case.data, graph, case.config))
+            trainers[-1].advance(EAGER_EPOCHS)  # captured before the clock starts
+
+        in_turns = cycle(trainers)
+
+        def advance(epochs: int) -> None:
+            for trainer in islice(in_turns, epochs):
+                trainer.advance(1)
+
+        return advance
+
+    return start
+
+
+def _eagerly(case: Case, adjacency: Any, loss: Loss, *more: Tensor) -> Start:
+    """The loop that everybody writes around `model(x, adjacency, *more)`."""
+    y, mask = case.data.y, case.data.train_mask
+
+    def start(model: nn.Module, x: Tensor) -> Run:
+        optimizer = _optimizer(model, case)
+
+        def advance(epochs: int) -> None:
+            for _ in range(epochs):
+                model.train()
+                optimizer.zero_grad()
+                out = model(x, adjacency, *more)
+                loss(out[mask], y[mask]).backward()
+                optimizer.step()
+                model.eval()
+                with torch.no_grad():
+                    model(x, adjacency, *more)
+
+        return advance
+
+    return start
+
+
+def _optimizer(model: nn.Module, case: Case) -> torch.optim.Optimizer:
+    """Adam by the graph's recipe for STAGNN, by the usual settings for PyG's models."""
+    if isinstance(model, STAGNN):
+        groups = model.parameter_groups(case.config.weight_decay)
+        return torch.optim.Adam(groups, lr=case.config.lr)
+    return torch.optim.Adam(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
+
+
+# ------------------------------------------------------------------------------ what is compared
+
+
+def _stagnn_versions(case: Case, backend: str, dense: Callable[[], Tensor]) -> list[Version]:
+    """The same weights under three attentions: ours, library products, edge by edge."""
+    config, graph = case.config, case.graph
+    sizes = {"in_channels": case.data.x.size(1), "out_channels": case.classes}
+    settings = {**sizes, **config.model_settings()}
+    torch.manual_seed(0)
+    weights = STAGNN(**settings).state_dict()
+    exact = _placed(STAGNN(**settings, backend="torch"), weights, graph)
+    truth = _answer(exact.double(), case.data.x.double(), graph, case)
+    checked = partial(_checked_version, case, graph, weights, truth)
+    eagerly = _eagerly(case, graph, _MASKED_LOSSES[config.loss])
+    library = partial(STAGNNBy, LibraryAttention(graph), **settings)
+    edgewise = partial(STAGNNBy, EdgewiseAttention(graph), **settings)
+    edge_tensors = edge_tensor_bytes(graph, config.heads, case.key_channels, case.classes)
+    ours = partial(STAGNN, **settings, backend=backend)
+    versions = [
+        checked(OURS, ours, _our_way(case, graph)),
+        checked("library products", library, eagerly),
+        checked("edge-wise", edgewise, eagerly, dense, edge_tensors + dense_bytes(case)),
+    ]
+    if graph.device.type == "cuda":
+        name = f"ours, {TOGETHER} runs at once"
+        at_once = checked(name, ours, _our_way(case, graph, TOGETHER))
+        versions.insert(1, replace(at_once, batch_of=TOGETHER))
+    return versions
+
+
+def _sparse_gcn_version(case: Case) -> Version:
+    """GCN with our sparse features and our epoch: what is left when the operator costs nothing."""
+    graph = Graph(case.data.edge_index, case.data.num_nodes, transition="sym", self_loops=True)
+    graph.matrix(), graph.transpose()  # inputs, as those of the other graph are
+    build = partial(SparseGCN, case.data.x.size(1), case.classes)
+    torch.manual_seed(0)
+    weights = build().state_dict()
+    exact = _placed(build(), weights, graph).double()
+    truth = _answer(exact, case.data.x.double(), graph, case)
+    mode = "captured" if graph.device.type == "cuda" else "eager"
+    name = f"GCN on our parts, {mode}"
+    return _checked_version(case, graph, weights, truth, name, build, _our_way(case, graph))
+
+
+def _pyg_version(name: str, model: PyGModel, case: Case, dense: Callable[[], Tensor]) -> Version:
+    """A model of PyG, which is its own definition: there is no error to tell."""
+    edge_index = case.data.edge_index
+    batch = [torch.zeros_like(case.data.y)] if model.takes_batch else []
+
+    def build() -> Run:
+        torch.manual_seed(0)
+        built = model.build(case.data.x.size(1), case.classes).to(edge_index.device)
+        return _eagerly(case, edge_index, model.loss, *batch)(built, dense())
+
+    return Version(name, build, inputs=dense, needs_bytes=3 * dense_bytes(case))
+
+
+def _checked_version(
+    case: Case,
+    graph: Graph,
+    weights: dict[str, Tensor],
+    truth: Answer,
+    name: str,
+    build: Callable[[], nn.Module],
+    start: Start,
+    features: Callable[[], Tensor] | None = None,
+    needs_bytes: int = 0,
+) -> Version:
+    """A model of given weights whose logits and gradients are compared with float64."""
+
+    def inputs() -> Tensor:
+        return case.data.x if features is None else features()
+
+    def error() -> float:
+        got = _answer(_placed(build(), weights, graph), inputs(), graph, case)
+        return relative_error(got, truth)
+
+    def run() -> Run:
+        torch.manual_seed(0)
+        return start(_placed(build(), weights, graph), inputs())
+
+    return Version(name, run, error, inputs=inputs, needs_bytes=needs_bytes)
+
+
+def _placed(model: nn.Module, weights: dict[str, Tensor], graph: Graph) -> nn.Module:
+    """The model with these weights, where the graph is."""
+    model.load_state_dict(weights)
+    return model.to(graph.device)
+
+
+def _answer(model: nn.Module, x: Tensor, graph: Graph, case: Case) -> Answer:
+    """Logits [N, C] without dropout, and the gradient of the loss for all parameters in a row."""
+    model.eval()
+    logits = model(x, graph)
+    loss = LOSSES[case.config.loss](case.data.y, case.data.train_mask, case.classes)
+    grads = torch.autograd.grad(loss(logits), list(model.parameters()))
+    return logits.detach(), torch.cat([grad.flatten() for grad in grads])

@@ -1,0 +1,73 @@
+"""How training fares on cores that have other work to do, and what settings of its threads do.
+
+    python benchmarks/busy.py --rounds 3 --out results/busy-cpu.json
+
+A run on the embedded graph, in a process of its own each time, alone and beside as many endless
+loops as there are cores; the settings take turns.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from subtree_attention.runs.folder import environment, read_summary, write_json
+
+SETTINGS = {
+    "as it comes": {},
+    "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
+    "one thread": {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+}
+
+
+@contextmanager
+def other_work(processes: int) -> Iterator[None]:
+    """Endless loops beside what is measured."""
+    command = [sys.executable, "-c", "while True: pass"]
+    loops = [subprocess.Popen(command) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def seconds(settings: dict[str, str]) -> float:
+    """What a run takes from its first epoch to its last."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        command = [sys.executable, "-m", "subtree_attention", "train", "digits", "--runs", "1"]
+        command += ["--device", "cpu", "--out", str(out)]
+        subprocess.run(command, env=os.environ | settings, check=True, capture_output=True)
+        return float(read_summary(out / "run-0")["seconds"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    seconds({})  # compiles the kernels if they are not yet
+    measured: dict[str, dict[str, list[float]]] = {}
+    for beside, processes in (("idle", 0), ("busy", os.cpu_count() or 1)):
+        taken = measured[beside] = {name: [] for name in SETTINGS}
+        with other_work(processes):
+            for _ in range(arguments.rounds):
+                for name, settings in SETTINGS.items():
+                    taken[name].append(seconds(settings))
+        for name, values in taken.items():
+            print(f"{beside}, {name}: {median(values):.1f} s")
+    about = environment(torch.device("cpu"))
+    write_json(arguments.out, {"seconds": measured, "environment": about})
+
+
+if __name__ == "__main__":
+    main()

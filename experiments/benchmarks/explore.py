@@ -1,0 +1,79 @@
+"""How long `sta explore` takes to show a root of a large random graph, asked over HTTP.
+
+    python benchmarks/explore.py --out results/explore.json
+
+The model is not trained: what is computed does not depend on its weights. "first" draws three hops
+of a root that was not asked for before, "all" all hops of another, "switch" the same root by
+contribution, as when a control is moved.
+"""
+
+import json
+import statistics
+import threading
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from large_graph import main
+from torch_geometric.data import Data
+
+from subtree_attention import STAGNN, Graph
+from subtree_attention.show.explore import Views
+from subtree_attention.show.explore.server import address, listen, server
+
+
+def measure(model: STAGNN, data: Data, graph: Graph, roots: int) -> dict[str, Any]:
+    """Milliseconds of each kind of view, median and largest, after a root that is not counted."""
+    hops = model.conv.hops
+    started = time.perf_counter()
+    views = Views(model, data, graph, "random")
+    built = time.perf_counter() - started
+    times: dict[str, list[float]] = {"first": [], "switch": [], "all": []}
+    with served(views) as url:
+        for root in range(roots + 1):
+            times["first"].append(asked(url, id=root, hops=3))
+            times["switch"].append(asked(url, id=root, hops=3, by="contribution"))
+            times["all"].append(asked(url, id=roots + 1 + root, hops=hops))
+    result: dict[str, Any] = {"build_seconds": round(built, 2)}
+    for name, values in times.items():
+        counted = values[1:]
+        result[name] = {"median": round(statistics.median(counted), 1)}
+        result[name] |= {"largest": round(max(counted), 1)}
+        result[name] |= {"milliseconds": [round(value, 1) for value in counted]}
+        print(f"{hops} hops, {name}: {result[name]['median']} ms, at most {max(counted):.1f}")
+    return result
+
+
+@contextmanager
+def served(views: Views) -> Iterator[str]:
+    with listen(0) as listening:
+        running = server(views, listening)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield address(listening)
+        finally:
+            running.should_exit = True
+            thread.join()
+
+
+def asked(url: str, **parameters: Any) -> float:
+    """Milliseconds from the question to the whole answer, which must add up."""
+    started = time.perf_counter()
+    path = f"{url}api/node?{urllib.parse.urlencode(parameters)}"
+    with urllib.request.urlopen(path) as answer:
+        content = answer.read()
+    milliseconds = 1e3 * (time.perf_counter() - started)
+    parts = json.loads(content)["parts"]
+    names = ("others_contribution", "beyond", "other_heads", "bias")
+    whole = sum(source["contribution"] for source in parts["sources"])
+    whole += sum(parts[name] for name in names)
+    assert abs(whole - parts["logit"]) < 1e-4
+    return milliseconds
+
+
+if __name__ == "__main__":
+    main(__doc__, 20, measure)

@@ -1,0 +1,179 @@
+"""What `sta reproduce` does: choose jobs, work them off, and render what there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.reproduce import theorem
+from experiments.reproduce.experiments import EXPERIMENTS, Experiment, Job
+from experiments.reproduce.progress import RunLines, Watch
+from experiments.reproduce.queue import missing, taken_over, work_off
+from experiments.reproduce.records import OURS
+from experiments.reproduce.render import PARTS, Say, render
+from experiments.reproduce.store import Store
+from experiments.reproduce.training import Place
+from subtree_attention import _check, datasets
+from subtree_attention.runs.folder import read_json, write_json
+
+WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
+"""`gpr` is drawn from the runs of `deep`."""
+
+
+def chosen(what: str) -> list[str]:
+    """The experiments behind a word of the command line."""
+    _check.known("experiment", what, WHATS)
+    if what == "all":
+        return [*EXPERIMENTS]
+    return ["deep"] if what == "gpr" else [what] if what in EXPERIMENTS else []
+
+
+def jobs_of(
+    what: str,
+    graphs: list[str] | None = None,
+    models: list[str] | None = None,
+    runs: int | None = None,
+    **changes: Any,
+) -> list[Job]:
+    """The jobs of an experiment, on some graphs and of some models only if those are named.
+
+    Of `all`, those of the experiments that have such a graph and such a model.
+    """
+    if runs is not None:
+        _check.integer("runs", runs, 1)
+    parts = [EXPERIMENTS[name] for name in chosen(what)]
+    wanted = [datasets.info(graph).name for graph in graphs or ()]
+    if parts:
+        _check_offered(what, parts, wanted, models or [])
+    jobs = [
+        job
+        for part in parts
+        for graph in part.graphs
+        if not wanted or graph in wanted
+        for job in part.jobs(graph, runs)
+        if not models or job.model in models
+    ]
+    if changes:
+        jobs = [_changed(job, changes) for job in jobs]
+    return jobs
+
+
+def _check_offered(
+    what: str, parts: list[Experiment], graphs: list[str], models: list[str]
+) -> None:
+    """Refuse graphs and models that no part has."""
+    offered = dict.fromkeys(graph for part in parts for graph in part.graphs)
+    for graph in graphs:
+        if graph not in offered:
+            raise ValueError(f"{what} runs on {', '.join(offered)}, not on '{graph}'")
+    known = dict.fromkeys([OURS, *(model for part in parts for model in part.models)])
+    for model in models:
+        _check.known(f"model of {what}", model, known)
+
+
+def _changed(job: Job, changes: dict[str, Any]) -> Job:
+    return replace(job, config=job.config.replace(**changes))
+
+
+def available(jobs: list[Job], place: Place, say: Say) -> list[Job]:
+    """The jobs whose graphs are at hand; a graph that is not is named."""
+    found: dict[str, bool] = {}
+    for graph in dict.fromkeys(job.graph for job in jobs):
+        status = datasets.where(graph, place.data_dir, place.mirror).status
+        found[graph] = status != "download"
+        if not found[graph]:
+            say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
+    return [job for job in jobs if found[job.graph]]
+
+
+class Reproduced(NamedTuple):
+    """The files that were rendered, and which runs failed, in words."""
+
+    files: list[Path]
+    failed: str
+
+
+def reproduce(
+    what: str,
+    place: Place,
+    store: Store,
+    *,
+    graphs: list[str] | None = None,
+    models: list[str] | None = None,
+    runs: int | None = None,
+    again: bool = False,
+    processes: int = 1,
+    say: Say = print,
+    watch: Watch | None = None,
+    **changes: Any,
+) -> Reproduced:
+    """Run what is missing of an experiment and render it, even if some runs fail.
+
+    Args:
+        what: one of `WHATS`.
+        place: device and data.
+        store: where records are and go.
+        graphs: some of the experiment's graphs.
+        models: some of its models.
+        runs: instead of the paper's number.
+        again: run also what is there; the latest record counts.
+        processes: beside this one for what cannot be captured, see `queue.outcomes`.
+        say: told what is going on.
+        watch: what is shown of the runs; a line for each by default.
+        changes: settings of every job's configuration, for a quick look.
+    """
+    jobs = jobs_of(what, graphs, models, runs, **changes)  # refuses before anything is done
+    if what in ("theorem", "all"):
+        _theorem(place, store, graphs, again, say)
+    jobs = available(jobs, place, say)
+    if not again:
+        for record in taken_over(missing(jobs, store), store):
+            store.add(record)
+    todo = jobs if again else missing(jobs, store)
+    if jobs:
+        say(f"{what}: {len(todo)} runs to do, {len(jobs) - len(todo)} are there")
+    watch, failed = watch or RunLines(say), ""
+    if todo:
+        watch.begin(len(todo))
+        failed = _named(work_off(todo, place, store, watch, processes, again), len(todo))
+        if watch.elsewhere:
+            say(f"{watch.elsewhere} runs were left to other processes; the last one draws them all")
+    return Reproduced(render_all(what, store, say), failed)
+
+
+def _named(failed: list[Job], of: int) -> str:
+    """3 of 50 runs failed: GCN on cora, seeds 0, 1; GAT on actor, seed 3. Empty if none did."""
+    if not failed:
+        return ""
+    seeds: dict[str, list[str]] = {}
+    for job in failed:
+        seeds.setdefault(job.title, []).append(str(job.seed))
+    parts = [f"{title}, seed{'s' * (len(s) > 1)} {', '.join(s)}" for title, s in seeds.items()]
+    return f"{len(failed)} of {of} runs failed: {'; '.join(parts)}"
+
+
+def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:
+    """Measure the theorem on every graph that is at hand, unless that was done."""
+    path, where = store.folder / theorem.FILE, (place.data_dir, place.mirror)
+    stored = read_json(path)["records"] if path.exists() else []
+    records = {record["graph"]: record for record in stored}  # by title
+    wanted = [datasets.info(graph) for graph in graphs or theorem.GRAPHS]
+    wanted = [graph for graph in wanted if datasets.where(graph.name, *where).status != "download"]
+    todo = [graph for graph in wanted if again or graph.title not in records]
+    if not todo:
+        say(f"theorem: measured already, in {path}")
+    titles = [datasets.info(name).title for name in datasets.names()]
+    for graph in todo:
+        records[graph.title] = theorem.measure(graph.name, *where)
+        say(theorem.sentence(records[graph.title]))
+        in_order = sorted(records.values(), key=lambda record: titles.index(record["graph"]))
+        write_json(path, theorem.report(in_order))
+
+
+def render_all(what: str, store: Store, say: Say) -> list[Path]:
+    """Render all that there are records for."""
+    files = []
+    for name in [*PARTS, "theorem"] if what == "all" else [what]:
+        files += render(name, store, say)
+    return files

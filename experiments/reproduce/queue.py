@@ -1,0 +1,163 @@
+"""One queue for all runs: which are missing, where each of them runs, and what becomes of it.
+
+A run that is in the store already with the same settings, for this or another experiment, is not
+run again; so work that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from typing import Any
+
+import torch
+
+from experiments.reproduce.claims import Claims
+from experiments.reproduce.experiments import EXPERIMENTS, Job
+from experiments.reproduce.progress import Watch
+from experiments.reproduce.store import Record, Store, key
+from experiments.reproduce.training import (
+    Begin,
+    Outcome,
+    Place,
+    capturable,
+    config_of,
+    settings_of,
+    steps,
+)
+from experiments.reproduce.workers import Workers
+from subtree_attention.train.config import Config
+
+MOST_PROCESSES = 8
+
+
+def default_processes(device: torch.device) -> int:
+    """On a GPU half of the cores, at most 8, for what cannot be captured; on a CPU 1."""
+    if device.type == "cpu":
+        return 1
+    return max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) // 2))
+
+
+def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
+    """The jobs whose runs are not there yet, or were made with other settings."""
+    jobs = list(jobs)
+    there: dict[tuple[Any, ...], Record] = {}
+    for experiment, graph in {(job.experiment, job.graph) for job in jobs}:
+        records = store.read_graph(experiment, graph)
+        there |= {(experiment, graph, *key(record)): record for record in records}
+
+    def done(job: Job) -> bool:
+        record = there.get((job.experiment, job.graph, *job.key))
+        return record is not None and _has_settings_of(job, record)
+
+    return [job for job in jobs if not done(job)]
+
+
+def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
+    """Records for jobs whose very run was made for another experiment; `made_for` names that."""
+    made: dict[str, list[Record]] = {}
+    records = []
+    for job in jobs:
+        if job.graph not in made:
+            made[job.graph] = [r for name in EXPERIMENTS for r in store.read_graph(name, job.graph)]
+        for record in made[job.graph]:
+            if record["experiment"] != job.experiment and _is_run_of(job, record):
+                about = {"experiment": job.experiment, "made_for": record["experiment"]}
+                about |= {"variant": job.variant, "at": job.at, "kind": job.kind}
+                records.append({**record, **about})
+                break
+    return records
+
+
+def _is_run_of(job: Job, record: Record) -> bool:
+    """Whether a record is what the job would give: nothing but the names may differ."""
+    # Memory is measured alone, so such a job is run for itself.
+    takes = not job.alone and job.kind is None and record["kind"] is None
+    same = (record["model"], record["seed"]) == (job.model, job.seed)
+    return takes and same and _has_settings_of(job, record)
+
+
+def _has_settings_of(job: Job, record: Record) -> bool:
+    """Whether a record of the job's model was made as the job would be."""
+    config = {**Config(job.graph).to_dict(), **record["config"]}  # it may be older than a setting
+    return record["settings"] == settings_of(job) and config == config_of(job).to_dict()
+
+
+def work_off(
+    jobs: list[Job],
+    place: Place,
+    store: Store,
+    watch: Watch,
+    processes: int = 1,
+    again: bool = False,
+) -> list[Job]:
+    """Run jobs and put their records into the store, each as soon as it is there.
+
+    What another process is at, or has done meanwhile, is left to it.
+
+    Args:
+        jobs: those of one graph are kept together, its data is prepared once.
+        place: where to run them.
+        store: where the records go.
+        watch: told of every job that starts, ends, or is left to others.
+        processes: see `outcomes`.
+        again: run also what is there.
+
+    Returns:
+        The jobs that failed: they have no record.
+    """
+    failed, claims = [], Claims(store)
+
+    def begin(job: Job) -> bool:
+        """Not what another process is at, or has ended since the jobs were chosen."""
+        ours = claims.take(job)
+        if ours and not again and not missing([job], store):
+            claims.drop(job)
+            ours = False
+        (watch.start if ours else watch.leave)(job)
+        return ours
+
+    with closing(claims), closing(outcomes(jobs, place, processes, begin)) as ended:
+        for outcome in ended:
+            if outcome.record is None:
+                failed.append(outcome.job)
+            else:
+                store.add(outcome.record)
+            claims.drop(outcome.job)
+            watch.end(outcome)
+    return failed
+
+
+def outcomes(jobs: list[Job], place: Place, processes: int, begin: Begin) -> Generator[Outcome]:
+    """How the jobs ended, in the order in which they did.
+
+    What can be captured runs in this process, several at a time; what the host holds up, in
+    `processes` beside it, if there are more than one; then what wants to be alone.
+    """
+    here, elsewhere, alone = _shared_out(jobs, place, processes)
+    with Workers(elsewhere, place, processes, begin) as workers:
+        for outcome in steps(here, place, begin):
+            if outcome:
+                yield outcome
+            yield from workers.ended(0)
+        while workers.working:
+            yield from workers.ended()
+    yield from filter(None, steps(alone, place, begin))
+
+
+def _shared_out(
+    jobs: list[Job], place: Place, processes: int
+) -> tuple[list[Job], list[Job], list[Job]]:
+    """Jobs for this process, for others, and for this one when nothing else runs."""
+    on_gpu = place.device.type == "cuda"
+    here, elsewhere, alone = list[Job](), list[Job](), list[Job]()
+    for job in jobs:
+        captured = on_gpu and place.capture and capturable(job)
+        if on_gpu and job.alone:
+            alone.append(job)
+        elif processes > 1 and not captured:
+            elsewhere.append(job)
+        else:
+            here.append(job)
+    return here, elsewhere, alone

@@ -1,0 +1,172 @@
+"""The table of edges as indices of nodes and weights; whatever is done to them is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ... import _check
+from .lazy import pl
+from .read import Table, TableError, counted, positions, without_point
+from .values import as_numbers
+
+SOURCES = ("source", "src", "from")
+DESTS = ("target", "dest", "dst", "to")
+"""Names that the ends of an edge go by; else they are the first two columns."""
+
+UNKNOWN_ENDS = ("error", "drop")
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Which columns of the edges are what."""
+
+    source: str
+    dest: str
+    weight: str | None = None
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Edges as the walk takes them.
+
+    Attributes:
+        index: [2, E], both directions unless directed, each edge once.
+        weight: [E], or None.
+        notes: what was done, in words.
+    """
+
+    index: np.ndarray
+    weight: np.ndarray | None
+    notes: list[str]
+
+
+def find_ends(table: Table, source: str | None, dest: str | None, weight: str | None) -> Ends:
+    """The columns as asked for, or else by their usual names."""
+    names = table.frame.columns
+    if len(names) < 2:
+        raise TableError(f"{table.name} has one column, but an edge has two ends")
+    source = source or next((name for name in names if name.lower() in SOURCES), names[0])
+    others = [name for name in names if name != source]
+    dest = dest or next((name for name in others if name.lower() in DESTS), others[0])
+    table.column(source, "--source")
+    table.column(dest, "--dest")
+    if weight is not None:
+        table.column(weight, "--weight")
+    return Ends(source, dest, weight)
+
+
+def read_edges(
+    table: Table, ends: Ends, ids: pl.Series, directed: bool, unknown_ends: str = "error"
+) -> Edges:
+    """The edges between nodes, which are given by their ids [N]."""
+    _check.known("way with unknown ends", unknown_ends, UNKNOWN_ENDS)
+    may_lack = unknown_ends == "drop"
+    source, dest = (_end(table, name, ids, may_lack) for name in (ends.source, ends.dest))
+    weight = None if ends.weight is None else _weights(table, ends.weight)
+    notes = [f"{table.name}: {counted(len(table), 'row')}"]
+    inside = (source >= 0) & (dest >= 0)
+    if not inside.all():
+        notes.append(_unknown(table, ends, inside, ids, unknown_ends))
+        source, dest = source[inside], dest[inside]
+        weight = None if weight is None else weight[inside]
+    index, weight, merged = simple(source, dest, weight, len(ids), directed)
+    loops = int((index[0] == index[1]).sum())
+    way = "directed" if directed else "both directions"
+    notes[0] += f", {counted(index.shape[1], 'edge')} ({way})"
+    if merged:
+        what = "merged into one" if weight is None else "merged, their weights added up"
+        notes.append(f"{counted(merged, 'duplicate edge')}, {what}")
+    if loops:
+        notes.append(f"{counted(loops, 'self-loop')}, kept")
+    unused = [name for name in table.frame.columns if name not in vars(ends).values()]
+    if unused:
+        hint = "; --weight takes weights" if weight is None else ""
+        notes.append(f"columns of the edges that are not used: {', '.join(unused)}{hint}")
+    return Edges(index, weight, notes)
+
+
+def _end(table: Table, name: str, ids: pl.Series, may_lack: bool) -> np.ndarray:
+    texts = table.written(name, "an end of the edges")
+    if texts.null_count() and not may_lack:
+        row = table.first(texts.is_null())
+        raise TableError(
+            f"{table.place(row)}: column '{name}' is empty: an edge has two ends "
+            f"({texts.null_count():,} such rows)"
+        )
+    found = positions(texts, ids)
+    return found if (found >= 0).all() else positions(without_point(texts), ids)
+
+
+def _weights(table: Table, name: str) -> np.ndarray:
+    values = table.column(name, "--weight")
+    numbers, wrong = as_numbers(values)
+    wrong = wrong | numbers.is_null()
+    if wrong.any():
+        row = table.first(wrong)
+        held = "is empty" if values[row] is None else f"holds {values[row]!r}"
+        raise TableError(
+            f"{table.place(row)}: column '{name}' (--weight) {held}, not a finite number "
+            f"({int(wrong.sum()):,} such rows)"
+        )
+    if float(numbers.min()) < 0:  # type: ignore[arg-type]
+        row = table.first(numbers < 0)
+        raise TableError(
+            f"{table.place(row)}: the weight {numbers[row]:g} is negative, but a walk needs at "
+            f"least 0 ({int((numbers < 0).sum()):,} such rows)"
+        )
+    return numbers.to_numpy(writable=True)
+
+
+def _unknown(
+    table: Table, ends: Ends, inside: np.ndarray, ids: pl.Series, unknown_ends: str
+) -> str:
+    """What to say of edges that lead out of the table of nodes; an error unless they may go."""
+    count, row = int((~inside).sum()), int(np.argmin(inside))
+    pair = " -> ".join(str(table.frame[name][row]) for name in (ends.source, ends.dest))
+    if not inside.any():
+        raise TableError(
+            f"{table.name}: no edge is between two nodes of the table (the first: {pair}); are "
+            f"'{ends.source}' and '{ends.dest}' the ends, and do they hold ids as they are "
+            f"written there, such as '{ids[0]}'?"
+        )
+    if unknown_ends == "drop":
+        return f"{counted(count, 'edge')} to unknown nodes, dropped (the first: {pair})"
+    raise TableError(
+        f"{table.place(row)}: the edge {pair} ends at a node that is not in the table of nodes "
+        f"({counted(count, 'such edge')}); add the nodes, or leave such edges out with "
+        "--unknown-ends drop; if they are nodes of the graph of a run, join it (sta predict --join)"
+    )
+
+
+def simple(
+    source: np.ndarray,
+    dest: np.ndarray,
+    weight: np.ndarray | None,
+    num_nodes: int,
+    directed: bool,
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """Each edge once, sorted; weights of duplicates added up; and how many duplicates there were.
+
+    Without directions a row and its reverse are duplicates of each other.
+    """
+    if not directed:
+        source, dest = np.minimum(source, dest), np.maximum(source, dest)
+    key = source * num_nodes + dest
+    if weight is None:
+        key.sort()
+    else:
+        order = np.argsort(key, kind="stable")
+        key, weight = key[order], weight[order]
+    first = np.ones(len(key), dtype=bool)
+    first[1:] = key[1:] != key[:-1]
+    merged = len(key) - int(first.sum())
+    if weight is not None and len(key):
+        weight = np.add.reduceat(weight, np.flatnonzero(first))
+    index = np.stack(np.divmod(key[first], num_nodes))
+    if not directed:
+        back = index[0] != index[1]
+        index = np.concatenate([index, index[::-1, back]], axis=1)
+        weight = None if weight is None else np.concatenate([weight, weight[back]])
+    return index, weight, merged

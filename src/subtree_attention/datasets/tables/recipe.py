@@ -1,0 +1,141 @@
+"""How tables became a graph: what is kept with a model, so that other tables become one alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from ..features import SPARSE_BELOW, from_scipy
+from .columns import Column, Tags, Text, from_dict, to_dict
+from .edges import Ends
+from .read import Table
+from .values import Encoded
+
+
+@dataclass(frozen=True, repr=False)
+class TableRecipe:
+    """The columns of two tables and what each is for.
+
+    Attributes:
+        id, target: columns of the nodes.
+        ends: columns of the edges; None for a graph that did not come from a table of edges.
+        directed: whether an edge leads one way only.
+        columns: the features.
+        left_out: columns of the nodes that are no features, and why.
+    """
+
+    id: str
+    target: str | None
+    ends: Ends | None
+    directed: bool
+    columns: tuple[Column, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Columns of x."""
+        return sum(column.width for column in self.columns)
+
+    def __repr__(self) -> str:
+        return f"TableRecipe({len(self.columns)} columns, {self.width} features)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        columns = [to_dict(column) for column in self.columns]
+        ends = None if self.ends is None else asdict(self.ends)
+        return {**vars(self), "ends": ends, "columns": columns}
+
+    @classmethod
+    def from_dict(cls, content: Any) -> TableRecipe:
+        """The inverse of `to_dict`; what does not fit is a `ValueError`."""
+        try:
+            columns = tuple(from_dict(column) for column in content["columns"])
+            ends = None if content["ends"] is None else Ends(**content["ends"])
+            recipe = cls(**{**content, "ends": ends, "columns": columns})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"no recipe of tables: {error!r}") from None
+        texts = [recipe.id, recipe.target or "", *(vars(ends).values() if ends else ())]
+        if not all(isinstance(text, str | None) for text in texts):
+            raise ValueError("no recipe of tables: the name of a column is no text")
+        return recipe
+
+
+@dataclass(frozen=True)
+class ColumnLine:
+    """A line of the report: what became of a column."""
+
+    name: str
+    kind: str
+    width: int
+    missing: int
+    unseen: int = 0
+    note: str = ""
+
+
+@dataclass(repr=False)
+class Report:
+    """What was done with two tables: a line for each column, and notes in words."""
+
+    columns: list[ColumnLine] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Report({len(self.columns)} columns, {len(self.notes)} notes)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Report:
+        """The inverse of `to_dict`; what does not fit is a `ValueError`."""
+        try:
+            columns = [ColumnLine(**line) for line in content["columns"]]
+            return cls(columns, [str(note) for note in content["notes"]])
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"no report of tables: {error!r}") from None
+
+
+def encode(recipe: TableRecipe, table: Table) -> tuple[Tensor, list[ColumnLine]]:
+    """The features x [N, F] of a table of nodes, and a line about each column."""
+    blocks = [column.encode(table) for column in recipe.columns]
+    pairs = zip(recipe.columns, blocks, strict=True)
+    lines = [
+        ColumnLine(
+            column.name, column.kind, column.width, block.missing, block.unseen, _note(column)
+        )
+        for column, block in pairs
+    ]
+    for name, why in recipe.left_out.items():
+        missing = table.frame[name].null_count() if name in table.frame.columns else 0
+        lines.append(ColumnLine(name, "left out", 0, missing, note=why))
+    return _matrix(blocks, len(table), recipe.width), lines
+
+
+def _note(column: Column) -> str:
+    """That words of a text or tags are too rare to be kept, if some are."""
+    if isinstance(column, Tags | Text) and column.seen > column.width:
+        return f"the {column.width:,} most frequent of {column.seen:,}"
+    return ""
+
+
+def _matrix(blocks: Sequence[Encoded], num_rows: int, width: int) -> Tensor:
+    """Blocks side by side as float32: CSR if few entries are non-zero, else dense."""
+    stored = sum(
+        part.block.size if isinstance(part.block, np.ndarray) else part.block.nnz for part in blocks
+    )
+    if width and stored <= SPARSE_BELOW * num_rows * width:
+        return from_scipy(scipy.sparse.hstack([part.block for part in blocks], format="csr"))
+    x, start = torch.zeros(num_rows, width), 0
+    for part in blocks:
+        stop = start + part.block.shape[1]
+        whole = part.block if isinstance(part.block, np.ndarray) else part.block.toarray()
+        x[:, start:stop] = torch.from_numpy(whole)
+        start = stop
+    return x

@@ -1,0 +1,238 @@
+r"""How the levels of a subtree and the heads become one output: AGGR and the hop-wise gate.
+
+Two kinds of aggregation: a weighted sum over hops (`gpr`, `sum`) is handed to the operator as hop
+weights, so that the levels never exist side by side; `concat` and `attention` need all levels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from .. import _check
+
+# ---------------------------------------------------------------------------- gates over heads
+
+
+class HeadGate(nn.Module, ABC):
+    """How much each head counts at each hop: `forward()` -> [K + 1, H], row 0 is hop 0."""
+
+    def __init__(self, hops: int, heads: int) -> None:
+        super().__init__()
+        self.hops, self.heads = hops, heads
+
+    def reset_parameters(self) -> None:
+        """Nothing to reset unless a gate has parameters."""
+
+    @abstractmethod
+    def forward(self) -> Tensor: ...
+
+    def extra_repr(self) -> str:
+        return f"hops={self.hops}, heads={self.heads}"
+
+
+class SoftmaxGate(HeadGate):
+    r"""The paper's gate: :math:`\mathrm{softmax}_h(g_k)` at hop k >= 1; hop 0 is not gated."""
+
+    def __init__(self, hops: int, heads: int) -> None:
+        super().__init__(hops, heads)
+        self.logits = nn.Parameter(torch.zeros(hops, heads))
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.logits)
+
+    def forward(self) -> Tensor:
+        gate = torch.softmax(self.logits, dim=-1)
+        return torch.cat([gate.new_ones(1, self.heads), gate])
+
+
+class PlainGate(HeadGate):
+    """A free weight for every hop and head, hop 0 included; it takes the place of GPR's alpha."""
+
+    def __init__(self, hops: int, heads: int) -> None:
+        super().__init__(hops, heads)
+        self.table = nn.Parameter(torch.ones(hops + 1, heads))
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.table)
+
+    def forward(self) -> Tensor:
+        return self.table
+
+
+class NoGate(HeadGate):
+    """All heads count alike."""
+
+    ones: Tensor
+
+    def __init__(self, hops: int, heads: int) -> None:
+        super().__init__(hops, heads)
+        self.register_buffer("ones", torch.ones(hops + 1, heads), persistent=False)
+
+    def forward(self) -> Tensor:
+        return self.ones
+
+
+GATES: dict[str, type[HeadGate]] = {"softmax": SoftmaxGate, "plain": PlainGate, "none": NoGate}
+
+# ------------------------------------------------------------------------ aggregation over hops
+
+
+class HopAggregation(nn.Module, ABC):
+    """AGGR over the levels STA_0 .. STA_K of H heads of c channels.
+
+    Attributes:
+        width: channels per head that come out.
+    """
+
+    width: int
+
+    def __init__(self, hops: int, heads: int, channels: int) -> None:
+        super().__init__()
+        self.hops, self.heads, self.channels = hops, heads, channels
+        self.width = channels
+
+    def reset_parameters(self) -> None:
+        """Nothing to reset unless an aggregation has parameters."""
+
+    @abstractmethod
+    def hop_weights(self) -> Tensor | None:
+        """[K + 1, 1 or H] if this is a weighted sum; None if it needs the levels themselves."""
+
+    @abstractmethod
+    def forward(self, levels: Tensor) -> Tensor:
+        """[K + 1, N, H, c] -> [N, H, width]."""
+
+    @abstractmethod
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        """What each level of one node is multiplied by on its way to the output.
+
+        AGGR is linear in the levels, given its weights; those of the attention read-out come from
+        the levels themselves.
+
+        Args:
+            mix: `[H, out_channels, width]`, what the aggregated heads are multiplied by.
+            levels: `[K + 1, H, c]`, gated, of the node.
+
+        Returns:
+            `[K + 1, H, out_channels, c]`
+        """
+
+    def extra_repr(self) -> str:
+        return f"hops={self.hops}"
+
+
+class _WeightedSum(HopAggregation):
+    @abstractmethod
+    def hop_weights(self) -> Tensor: ...
+
+    def forward(self, levels: Tensor) -> Tensor:
+        weights = self.hop_weights().expand(-1, self.heads)
+        return torch.einsum("knhc,kh->nhc", levels, weights)
+
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        return self.hop_weights()[..., None, None] * mix
+
+
+class GPR(_WeightedSum):
+    r""":math:`\sum_k \alpha_k \mathrm{STA}_k`, alpha learned from 1."""
+
+    def __init__(self, hops: int, heads: int, channels: int) -> None:
+        super().__init__(hops, heads, channels)
+        self.alpha = nn.Parameter(torch.ones(hops + 1))
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.alpha)
+
+    def hop_weights(self) -> Tensor:
+        return self.alpha[:, None]
+
+
+class Sum(_WeightedSum):
+    r""":math:`\sum_k \mathrm{STA}_k`."""
+
+    ones: Tensor
+
+    def __init__(self, hops: int, heads: int, channels: int) -> None:
+        super().__init__(hops, heads, channels)
+        self.register_buffer("ones", torch.ones(hops + 1, 1), persistent=False)
+
+    def hop_weights(self) -> Tensor:
+        return self.ones
+
+
+class Concat(HopAggregation):
+    r""":math:`[\mathrm{STA}_0, \ldots, \mathrm{STA}_K]`, side by side for the output map."""
+
+    def __init__(self, hops: int, heads: int, channels: int) -> None:
+        super().__init__(hops, heads, channels)
+        self.width = (hops + 1) * channels
+
+    def hop_weights(self) -> None:
+        return None
+
+    def forward(self, levels: Tensor) -> Tensor:
+        return levels.permute(1, 2, 0, 3).flatten(2)
+
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        blocks = mix.unflatten(2, (self.hops + 1, self.channels))  # [H, out, K + 1, c]
+        return blocks.permute(2, 0, 1, 3)
+
+
+class AttentionReadout(HopAggregation):
+    r""":math:`\mathrm{STA}_0 + \sum_{k \ge 1} \beta_k \mathrm{STA}_k`, one beta per node and head.
+
+    :math:`\beta_k = \mathrm{softmax}_{k \ge 1}([\mathrm{STA}_0, \mathrm{STA}_k] \cdot w_a)`
+    """
+
+    def __init__(self, hops: int, heads: int, channels: int) -> None:
+        super().__init__(hops, heads, channels)
+        self.weight = nn.Parameter(torch.empty(heads, 2 * channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+
+    def hop_weights(self) -> None:
+        return None
+
+    def beta(self, levels: Tensor) -> Tensor:
+        """[K + 1, N, H, c] -> [K, N, H]."""
+        # The score's STA_0 part is the same at every hop, but the equation is kept as it stands.
+        own, other = self.weight.split(self.channels, dim=-1)
+        scores = (levels[:1] * own).sum(-1) + (levels[1:] * other).sum(-1)
+        return torch.softmax(scores, dim=0)
+
+    def forward(self, levels: Tensor) -> Tensor:
+        return levels[0] + (self.beta(levels)[..., None] * levels[1:]).sum(0)
+
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        beta = self.beta(levels[:, None]).squeeze(1)  # [K, H]
+        return torch.cat([torch.ones_like(levels[:1, :, 0]), beta])[..., None, None] * mix
+
+
+AGGREGATIONS: dict[str, type[HopAggregation]] = {
+    "gpr": GPR,
+    "sum": Sum,
+    "concat": Concat,
+    "attention": AttentionReadout,
+}
+
+
+def build(
+    aggregation: str, gate: str, hops: int, heads: int, channels: int
+) -> tuple[HopAggregation, HeadGate]:
+    """The aggregation and the gate by name, as the paper combines them.
+
+    A single head has nothing to gate, and a plain gate is the table of hop weights itself, so it
+    replaces GPR's alpha.
+    """
+    _check.known("aggregation", aggregation, AGGREGATIONS)
+    _check.known("gate", gate, GATES)
+    if heads == 1:
+        gate = "none"
+    if gate == "plain" and aggregation == "gpr":
+        aggregation = "sum"
+    return AGGREGATIONS[aggregation](hops, heads, channels), GATES[gate](hops, heads)

@@ -1,0 +1,1 @@
+"""Saved runs: the folder that training leaves behind, and what is asked of it."""

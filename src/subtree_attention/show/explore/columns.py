@@ -1,0 +1,74 @@
+"""What the user's table said of a node, read back from its features.
+
+A run keeps features and how columns became them, not the table. So numbers, categories and tags
+come back whole, of a text only the words that were kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ...datasets.features import is_csr, to_scipy
+from ...datasets.tables.columns import Category, Column, Matrix, Number, Tags, Text
+
+WORDS = 8
+"""Words of a text, or tags, that are told."""
+
+COLUMNS = 12
+"""Columns that are told."""
+
+
+class Columns:
+    """Tells the columns of a node, and its degree.
+
+    Args:
+        data: a graph; with `recipe` if it was made of tables.
+    """
+
+    def __init__(self, data: Data) -> None:
+        x: Tensor = data.x
+        self._x = to_scipy(x) if is_csr(x) else x.numpy()
+        self._degree = np.bincount(data.edge_index[1].numpy(), minlength=x.size(0))
+        self._columns: tuple[Column, ...] = data["recipe"].columns if "recipe" in data else ()
+
+    def __call__(self, node: int) -> list[tuple[str, str]]:
+        """Names and values, as texts."""
+        row, start, told = self._row(node), 0, []
+        for column in self._columns[:COLUMNS]:
+            told.append((column.name, _value(column, row[start : start + column.width])))
+            start += column.width
+        if len(self._columns) > COLUMNS:
+            told.append(("more columns", str(len(self._columns) - COLUMNS)))
+        if not self._columns:
+            told.append(("features", _count(row)))
+        return [*told, ("degree", str(self._degree[node]))]
+
+    def _row(self, node: int) -> np.ndarray:
+        row = self._x[[node]]
+        return (row if isinstance(row, np.ndarray) else row.toarray())[0]
+
+
+def _value(column: Column, block: np.ndarray) -> str:
+    match column:
+        case Number():
+            missing = column.flagged and block[1] > 0
+            return "missing" if missing else f"{block[0] * column.std + column.mean:.6g}"
+        case Category():
+            return column.values[block.argmax()] if block.any() else "missing"
+        case Tags() | Text():
+            return _words(column.values, block)
+        case Matrix():
+            return _count(block)
+
+
+def _words(words: list[str], block: np.ndarray) -> str:
+    """Those that weigh most, in the order of their weight."""
+    found = np.argsort(-block, kind="stable")[: np.count_nonzero(block)]
+    more = ", …" if len(found) > WORDS else ""
+    return ", ".join(words[place] for place in found[:WORDS]) + more or "none"
+
+
+def _count(block: np.ndarray) -> str:
+    return f"{np.count_nonzero(block):,} of {len(block):,} not zero"

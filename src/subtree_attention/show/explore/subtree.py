@@ -1,0 +1,165 @@
+"""Which nodes of a rooted subtree are drawn, and the parts of a logit as a short list.
+
+Whatever is left out is summed up, so that everything told still adds up to the logit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...explain.explanation import GLOBAL, Explanation, Level
+
+NODES = 60
+"""Nodes that are drawn, in all levels together."""
+
+SOURCES = 10
+"""Nodes in the list of sources."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is looked at.
+
+    Attributes:
+        hops: levels up to this one are drawn, and that of global attention.
+        head: a head, or None for all.
+        by: "attention" or "contribution", which decides what nodes are drawn.
+        cls: the class whose logit is taken apart.
+    """
+
+    hops: int
+    head: int | None
+    by: str
+    cls: int
+
+    def shows(self, level: Level) -> bool:
+        return level.hop == GLOBAL or int(level.hop) <= self.hops
+
+    def total(self, level: Level) -> float:
+        """What a level adds to the logit."""
+        total = level.total[:, self.cls]
+        return float(total.sum() if self.head is None else total[self.head])
+
+
+class Part(NamedTuple):
+    """A level that is drawn: its nodes, their shares (of all heads the mean) and what they add."""
+
+    level: Level
+    nodes: Tensor
+    shares: Tensor
+    added: Tensor
+
+    @classmethod
+    def of(cls, level: Level, choice: Choice) -> Part:
+        shares, added = level.attention, level.contributions(choice.cls)
+        if choice.head is None:
+            return cls(level, level.nodes, shares.mean(1), added.sum(1))
+        return cls(level, level.nodes, shares[:, choice.head], added[:, choice.head])
+
+
+def take_apart(explanation: Explanation, choice: Choice) -> dict[str, Any]:
+    """The levels, the nodes to draw and the parts of the logit. Nodes are numbers."""
+    parts = [Part.of(level, choice) for level in explanation.levels if choice.shows(level)]
+    counts = share_out([len(part.nodes) for part in parts], NODES)
+    nodes: list[dict[str, Any]] = []
+    rests = {}
+    for part, count in zip(parts, counts, strict=True):
+        drawn, rests[part.level.hop] = _drawn(part, choice, count)
+        nodes += drawn
+    _link(nodes, explanation)
+    levels = [
+        {
+            "hop": level.hop,
+            "nodes": len(level.nodes),
+            "heads": level.total[:, choice.cls].tolist(),
+            "contribution": choice.total(level),
+            "rest": rests.get(level.hop),  # None where the level is not drawn
+        }
+        for level in explanation.levels
+    ]
+    return {"levels": levels, "nodes": nodes, "parts": _sum(explanation, parts, choice)}
+
+
+def share_out(sizes: list[int], total: int) -> list[int]:
+    """How many nodes of each level are drawn: small levels whole, the others alike."""
+    counts, left = [0] * len(sizes), total
+    ascending = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for done, place in enumerate(ascending):
+        counts[place] = min(sizes[place], max(1, left // (len(sizes) - done)))
+        left -= counts[place]
+    return counts
+
+
+def _drawn(part: Part, choice: Choice, count: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The nodes of a level that matter most, and the others as one."""
+    key = part.shares if choice.by == "attention" else part.added.abs()
+    top = key.topk(count).indices
+    shares, added = part.shares[top], part.added[top]
+    rows = zip(part.nodes[top].tolist(), shares.tolist(), added.tolist(), strict=True)
+    drawn = [
+        {"node": node, "hop": part.level.hop, "attention": share, "contribution": adds}
+        for node, share, adds in rows
+    ]
+    rest = {
+        "nodes": len(part.nodes) - count,
+        "attention": max(0.0, float(part.shares.sum() - shares.sum())),
+        "contribution": choice.total(part.level) - float(added.sum()),
+    }
+    return drawn, rest
+
+
+def _link(nodes: list[dict[str, Any]], explanation: Explanation) -> None:
+    """The walk of each node to the root, and the first node on it that is drawn too.
+
+    The walk of a node is one step and then the walk of the next node, so the links are a tree.
+    """
+    place = {(node["hop"], node["node"]): at for at, node in enumerate(nodes)}
+    for node in reversed(nodes):  # the deepest walks first: they hold what the others need
+        node["walk"], node["parent"] = [], None
+        if node["hop"] in (0, GLOBAL):
+            continue
+        hop = int(node["hop"])
+        node["walk"] = explanation.walk(hop, node["node"]).nodes
+        way = [(hop - step, on_it) for step, on_it in enumerate(node["walk"])][1:]
+        node["parent"] = next(place[spot] for spot in way if spot in place)
+
+
+def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[str, Any]:
+    """The strongest sources and all that is not told of them: together the logit."""
+    added = explanation.bias.new_zeros(explanation.num_nodes)
+    reached = torch.zeros(explanation.num_nodes, dtype=torch.bool)
+    for part in parts:
+        added[part.nodes] += part.added
+        reached[part.nodes] = True
+    count = int(reached.sum())
+    strength = torch.where(reached, added.abs(), -1.0)
+    top = strength.topk(min(SOURCES, count)).indices
+    whole = explanation.totals[..., choice.cls]
+    in_head = float(whole.sum() if choice.head is None else whole[:, choice.head].sum())
+    in_levels = sum(choice.total(part.level) for part in parts)
+    return {
+        "sources": [
+            {"node": node, "hop": _strongest(node, parts), "contribution": adds}
+            for node, adds in zip(top.tolist(), added[top].tolist(), strict=True)
+        ],
+        "others": count - len(top),
+        "others_contribution": in_levels - float(added[top].sum()),
+        "beyond": in_head - in_levels,
+        "other_heads": float(whole.sum()) - in_head,
+        "bias": float(explanation.bias[choice.cls]),
+        "logit": float(explanation.logits[choice.cls]),
+    }
+
+
+def _strongest(node: int, parts: list[Part]) -> int | str:
+    """The hop by which a node adds most, of either sign."""
+    sizes: list[tuple[float, int | str]] = []
+    for part in parts:
+        place = int(torch.searchsorted(part.nodes, node))
+        if place < len(part.nodes) and int(part.nodes[place]) == node:
+            sizes.append((abs(float(part.added[place])), part.level.hop))
+    return max(sizes, key=lambda size: size[0])[1]

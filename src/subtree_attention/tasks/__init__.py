@@ -1,0 +1,1 @@
+"""What is learnt: target, loss, metric and calibration."""

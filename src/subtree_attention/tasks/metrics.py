@@ -1,0 +1,106 @@
+"""Losses and scores of node classification, on the device and without a wait for the host.
+
+Each is made once for the nodes that it is about, and is then a function of all logits [N, C]:
+shapes do not change from epoch to epoch, so a GPU can replay them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ..datasets.splits import MASKS
+
+Loss = Callable[[Tensor], Tensor]
+Score = Callable[[Tensor], Tensor]
+
+
+def accuracy(labels: Tensor, masks: Tensor) -> Score:
+    """Share of nodes whose largest logit is the right one: labels [N], masks [S, N] -> [S]."""
+    weights, sizes = masks.double(), masks.sum(1)
+
+    def score(logits: Tensor) -> Tensor:
+        right = (logits.argmax(-1) == labels).double()
+        return weights @ right / sizes
+
+    return score
+
+
+def roc_auc(labels: Tensor, masks: Tensor) -> Score:
+    """Area under the ROC curve of the second of two classes: labels [N], masks [S, N] -> [S].
+
+    The share of pairs of a positive and a negative node that are in the right order, ties counted
+    half; NaN if only one class is present.
+    """
+    positive, negative = masks & (labels == 1), masks & (labels != 1)  # [S, N]
+    pairs = positive.sum(1) * negative.sum(1)
+
+    def score(logits: Tensor) -> Tensor:
+        if logits.size(-1) != 2:
+            raise ValueError(f"roc_auc is for two classes, got {logits.size(-1)} logits")
+        scores = torch.softmax(logits.double(), -1)[:, 1].contiguous()
+        ranked, order = scores.sort()
+        # Negatives below each rank; equal scores share the ranks from `first` to `last`.
+        below = F.pad(negative[:, order].long().cumsum(1), (1, 0))  # [S, N + 1]
+        first = torch.searchsorted(ranked, ranked)
+        last = torch.searchsorted(ranked, ranked, right=True)
+        twice = below[:, first] + below[:, last]
+        return (positive[:, order] * twice).sum(1).double() / (2 * pairs)
+
+    return score
+
+
+def masks_of(data: Data) -> Tensor:
+    """Those of training, validation and test nodes: [3, N]."""
+    return torch.stack([data[name] for name in MASKS])
+
+
+def check_parts(metric: str, labels: Tensor, masks: Tensor) -> None:
+    """Refuse parts on which a metric says nothing, before anything is trained: masks [3, N]."""
+    for part, mask in zip(("training", "validation", "test"), masks, strict=True):
+        found = labels[mask].unique().tolist()
+        if not found:
+            raise ValueError(f"there is no {part} node: label more, or split otherwise")
+        if metric == "roc_auc" and found != [0, 1]:
+            raise ValueError(
+                f"roc_auc needs two classes, 0 and 1, and nodes of both in every part; those of "
+                f"the {part} nodes are {', '.join(map(str, found))}"
+            )
+
+
+def _one_hot(labels: Tensor, classes: int) -> Tensor:
+    """[N] -> [N, C]; a label that is not known (-1) counts in no mask."""
+    return F.one_hot(labels.clamp(min=0), classes)
+
+
+def cross_entropy(labels: Tensor, mask: Tensor, classes: int) -> Loss:
+    """Mean cross-entropy of the nodes in the mask: labels, mask [N]."""
+    target = _one_hot(labels, classes) * mask[:, None] / mask.sum()
+
+    def loss(logits: Tensor) -> Tensor:
+        return -(F.log_softmax(logits, -1) * target.to(logits)).sum()
+
+    return loss
+
+
+def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
+    """Mean binary cross-entropy over the one-hot columns, as released for Deezer."""
+    target, weight = _one_hot(labels, classes).float(), mask[:, None] / (mask.sum() * classes)
+
+    def loss(logits: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            logits, target.to(logits), weight.to(logits), reduction="sum"
+        )
+
+    return loss
+
+
+METRICS: dict[str, Callable[[Tensor, Tensor], Score]] = {"accuracy": accuracy, "roc_auc": roc_auc}
+LOSSES: dict[str, Callable[[Tensor, Tensor, int], Loss]] = {
+    "cross_entropy": cross_entropy,
+    "binary": binary,
+}

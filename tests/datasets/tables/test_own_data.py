@@ -1,0 +1,129 @@
+"""`fit` on data that was given: one's own graph, any PyG `Data`, or what was prepared before."""
+
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric.data import Data
+
+import subtree_attention as sta
+from subtree_attention.datasets import load
+from subtree_attention.datasets.features import from_scipy
+from subtree_attention.runs import bundle
+from subtree_attention.train.loop import prepare
+from tests.samples import friends, people
+
+QUICK: dict[str, Any] = {"runs": 1, "epochs": 2, "hops": 1, "heads": 1}
+
+
+def plain(classes: int = 2, **more: Any) -> Data:
+    """A PyG `Data` of 40 nodes, of which every fourth has no label."""
+    random = torch.Generator().manual_seed(0)
+    y = torch.arange(40) % classes
+    y[::4] = -1
+    edge_index = torch.randint(40, (2, 90), generator=random)
+    return Data(x=torch.randn(40, 3, generator=random), edge_index=edge_index, y=y, **more)
+
+
+def test_any_data_of_pyg_will_do_and_nodes_without_a_label_are_in_no_part(tmp_path: Path) -> None:
+    out = sta.fit(sta.recipe(plain(), **QUICK), tmp_path / "out", device="cpu", data=plain()).folder
+    data = sta.load_data(out)
+    for mask in (data.train_mask, data.val_mask, data.test_mask):
+        assert mask.any()
+        assert not (mask & (data.y < 0)).any()
+    assert len(sta.predict(out, device="cpu").ids) == 40
+
+
+def test_masks_that_it_brings_are_its_split(tmp_path: Path) -> None:
+    turn = torch.arange(40) % 3
+    data = plain(train_mask=turn == 0, val_mask=turn == 1, test_mask=turn == 2)
+    out = sta.fit(sta.recipe(data, **QUICK), tmp_path / "out", device="cpu", data=data).folder
+    assert torch.equal(sta.load_data(out).val_mask, data.val_mask & (data.y >= 0))
+
+
+def test_a_graph_of_the_registry_is_that_of_the_configuration(tmp_path: Path) -> None:
+    config = sta.recipe("digits", encoding=2, **QUICK)
+    for data in (load("digits"), prepare(config)):
+        with pytest.raises(ValueError, match="data is 'digits', but the configuration is for"):
+            sta.fit(config.replace(graph="cora"), tmp_path / "o", device="cpu", data=data)
+    with pytest.raises(ValueError, match=r"data has 2 eigenvectors .* encoding=0"):
+        sta.fit(config.replace(encoding=0), tmp_path / "o", device="cpu", data=prepare(config))
+    assert not (tmp_path / "o").exists()
+    results = [
+        sta.fit(config, tmp_path / str(i), device="cpu", data=data).mean
+        for i, data in enumerate((load("digits"), prepare(config), None))
+    ]
+    assert len(set(results)) == 1
+
+
+def other_features(data: Data) -> None:
+    data.x = data.x + 1
+
+
+def other_labels(data: Data) -> None:
+    data.y = data.y.flip(0)
+
+
+def other_weights(data: Data) -> None:
+    data.edge_weight = data.edge_weight * 2
+
+
+def other_masks(data: Data) -> None:
+    data.train_mask, data.val_mask = data.val_mask, data.train_mask
+
+
+@pytest.mark.parametrize("change", [other_features, other_labels, other_weights, other_masks])
+def test_a_run_goes_on_with_the_very_same_graph_only(
+    change: Callable[[Data], None], tmp_path: Path
+) -> None:
+    nodes = people() | {"part": ["train", "val", "test"] * 20}
+    how = {"target": "label", "weight": "strength", "split_column": "part"}
+    data = sta.from_tables(nodes, friends(), **how)
+    config = sta.recipe(data, **QUICK)
+    sta.fit(config, tmp_path / "out", device="cpu", data=data)
+    sta.fit(config, tmp_path / "out", device="cpu", data=data, resume=True)
+    other = copy(data)
+    change(other)
+    assert bundle.fingerprint(other) != bundle.fingerprint(data)
+    with pytest.raises(ValueError, match="was started on another graph"):
+        sta.fit(config, tmp_path / "out", device="cpu", data=other, resume=True)
+
+
+def test_the_columns_of_sparse_features_are_part_of_a_graph() -> None:
+    def graph(column: int) -> Data:
+        data = plain()
+        data.x = from_scipy(scipy.sparse.eye_array(40, 400, k=column).tocsr())
+        return sta.from_pyg(data)
+
+    assert bundle.fingerprint(graph(0)) == bundle.fingerprint(graph(0))
+    assert bundle.fingerprint(graph(0)) != bundle.fingerprint(graph(1))
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "message"),
+    [
+        (plain(3), {"metric": "roc_auc"}, "roc_auc needs two classes, 0 and 1, .* are 0, 1, 2"),
+        (plain(edge_weight=torch.full((90,), -1.0)), {}, "edge_weight"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_nothing_behind(
+    data: Data, changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        sta.fit(sta.recipe(data, **QUICK, **changes), tmp_path / "out", device="cpu", data=data)
+    sta.fit(sta.recipe(plain(), **QUICK), tmp_path / "out", device="cpu", data=plain())
+
+
+def test_a_part_that_the_metric_says_nothing_about_is_named(tmp_path: Path) -> None:
+    turn = torch.arange(40) % 3
+    data = plain(train_mask=turn == 0, val_mask=turn == 1, test_mask=turn > 5)
+    with pytest.raises(ValueError, match="there is no test node"):
+        sta.fit(sta.recipe(data, **QUICK), tmp_path / "out", device="cpu", data=data)
+    data.test_mask = (turn == 2) & (data.y == 0)
+    config = sta.recipe(data, metric="roc_auc", **QUICK)
+    with pytest.raises(ValueError, match="nodes of both in every part; those of the test nodes"):
+        sta.fit(config, tmp_path / "out", device="cpu", data=data)

@@ -1,0 +1,61 @@
+"""A run on tables with odd ids and hostile texts, its views, and the page in a real browser."""
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import subtree_attention as sta
+from subtree_attention.show.explore import Views
+from subtree_attention.show.explore.server import address, listen, server
+from tests.show.explore.odd import HOSTILE, ODD
+
+
+@pytest.fixture(scope="session")
+def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a short run on people in two cities, some with odd ids."""
+    ids = [*ODD, *(f"p{i}" for i in range(40 - len(ODD)))]
+    cities = ["Rome" if i % 2 else HOSTILE for i in range(40)]
+    nodes = {
+        "id": ids,
+        "age": [None if i == 3 else 20.0 + i for i in range(40)],
+        "city": cities,
+        "label": [None if i == 5 else ("yes" if i % 2 else "<b>no</b>") for i in range(40)],
+    }
+    ends = [(i, (i + step) % 40) for i in range(40) for step in (1, 2, 8)]
+    edges = {"source": [ids[a] for a, _ in ends], "target": [ids[b] for _, b in ends]}
+    data = sta.from_tables(nodes, edges, target="label", features=["age", "city"])
+    config = sta.recipe(data, graph="people", runs=1, epochs=8, hops=4, heads=2)
+    return sta.fit(config, tmp_path_factory.mktemp("own") / "run", device="cpu", data=data).folder
+
+
+@pytest.fixture(scope="session")
+def views(own_run: Path) -> Views:
+    return Views.of_run(own_run)
+
+
+@pytest.fixture(scope="session")
+def url(views: Views) -> Iterator[str]:
+    """A server that runs as long as the tests."""
+    with listen(0) as listening:
+        running = server(views, listening)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield address(listening)
+        running.should_exit = True
+        thread.join(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser; where `STA_REQUIRE_BROWSER=1` is set, a missing one is a failure."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path:
+        return path
+    reason = "needs the browser 'chromium', which is not installed"
+    if os.environ.get("STA_REQUIRE_BROWSER") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)

@@ -1,0 +1,148 @@
+"""What the page is told of a run."""
+
+import json
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from subtree_attention import STAGNN, Graph, load, load_data
+from subtree_attention.show.explore import Views
+from subtree_attention.show.explore.subtree import NODES, share_out
+from subtree_attention.show.explore.views import UnknownNode
+from tests.show.explore.odd import HOSTILE, ODD
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A graph of which only a part can be drawn, with global attention beside."""
+    torch.manual_seed(0)
+    data = Data(torch.randn(400, 6), torch.randint(400, (2, 2400)), y=torch.randint(9, (400,)))
+    model = STAGNN(6, 16, 9, hops=4, heads=4, global_attention="beside").eval()
+    graph = Graph(data.edge_index, 400)
+    return Views(model, data, graph, "large"), model(data.x, graph).detach()
+
+
+@pytest.mark.parametrize("hops", [0, 2, 4])
+@pytest.mark.parametrize("head", [None, 1, 4])
+@pytest.mark.parametrize("by", ["attention", "contribution"])
+def test_the_parts_add_up_to_the_models_logit(large, hops, head, by):
+    views, logits = large
+    for cls in (None, "class 7"):
+        view = views.node("33", hops, head, by, cls)
+        parts, place = view["parts"], views.graph()["classes"].index(view["class"])
+        names = ("others_contribution", "beyond", "other_heads", "bias")
+        whole = sum(source["contribution"] for source in parts["sources"])
+        whole += sum(parts[name] for name in names)
+        assert whole == pytest.approx(float(logits[33, place]), abs=1e-5)
+        assert parts["logit"] == pytest.approx(whole, abs=1e-5)
+        assert (parts["other_heads"] == 0) == (head is None)
+        heads = sum(sum(level["heads"]) for level in view["levels"])
+        assert heads + parts["bias"] == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.parametrize("head", [None, 2])
+def test_the_nodes_of_a_level_and_its_rest_are_the_level(large, head):
+    view = large[0].node("5", 3, head)
+    assert [level["hop"] for level in view["levels"] if level["rest"]] == [0, 1, 2, 3, "global"]
+    for level in view["levels"]:
+        if level["rest"] is None:
+            continue
+        drawn = [node for node in view["nodes"] if node["hop"] == level["hop"]]
+        assert len(drawn) + level["rest"]["nodes"] == level["nodes"]
+        for name, whole in (("attention", 1), ("contribution", level["contribution"])):
+            told = sum(node[name] for node in drawn) + level["rest"][name]
+            assert told == pytest.approx(whole, abs=1e-3)  # less what eps takes
+
+
+def test_the_largest_are_drawn_and_linked_along_their_walks(large):
+    view = large[0].node("5", 4, by="contribution")
+    assert len(view["nodes"]) <= NODES
+    for node in view["nodes"]:
+        if node["hop"] in (0, "global"):
+            assert node["parent"] is None
+            continue
+        assert (node["walk"][0], node["walk"][-1]) == (node["id"], "5")
+        parent = view["nodes"][node["parent"]]
+        assert node["walk"][node["hop"] - parent["hop"]] == parent["id"]
+    level = [abs(node["contribution"]) for node in view["nodes"] if node["hop"] == 4]
+    assert level == sorted(level, reverse=True)
+
+
+def test_small_levels_are_drawn_whole():
+    assert share_out([1, 4, 100, 1000], 60) == [1, 4, 27, 28]
+    assert share_out([1, 2], 60) == [1, 2]
+    assert share_out([1] * 70, 60) == [1] * 70
+
+
+def test_probabilities_and_lists_are_the_models(views, own_run):
+    model, data = load(own_run), load_data(own_run)
+    shares = torch.softmax(model(data.x, data.edge_index).detach(), 1)
+    for node, id in enumerate(ODD):
+        view = views.node(id)
+        assert view["probabilities"] == pytest.approx(shares[node].tolist(), abs=1e-5)
+        assert view["predicted"] == data.classes[int(shares[node].argmax())]
+    sure = shares.max(1).values
+    listed = [node["probability"] for node in views.listed("confident")]
+    assert listed == pytest.approx(sure.sort(descending=True).values[:20].tolist(), abs=1e-5)
+    listed = [node["probability"] for node in views.listed("uncertain")]
+    assert listed == pytest.approx(sure.sort().values[:20].tolist(), abs=1e-5)
+
+
+def test_mistakes_are_wrong_and_the_surest_first(large):
+    views, logits = large
+    mistakes = views.listed("mistakes")
+    assert all(node["label"] != node["predicted"] for node in mistakes)
+    sure = [node["probability"] for node in mistakes]
+    assert sure == sorted(sure, reverse=True)
+    wrong = logits.argmax(1) != torch.tensor(
+        [int(views.search(str(i))[0]["label"][6:]) for i in range(400)]
+    )
+    assert views.graph()["mistakes"] == int(wrong.sum())
+    assert sure[0] == pytest.approx(float(logits.softmax(1).max(1).values[wrong].max()), abs=1e-6)
+
+
+def test_a_node_without_a_label_is_no_mistake(views):
+    assert views.node(ODD[5])["label"] is None
+    assert ODD[5] not in [node["id"] for node in views.listed("mistakes")]
+
+
+def test_columns_come_back_as_the_table_had_them(views):
+    assert views.node(ODD[1])["columns"] == [("age", "21"), ("city", "Rome"), ("degree", "6")]
+    told = dict(views.node(ODD[4])["columns"])
+    assert told["city"] == HOSTILE
+    assert dict(views.node(ODD[3])["columns"])["age"] == "missing"
+
+
+def test_without_tables_features_are_counted(large):
+    [features, degree] = large[0].node("5")["columns"]
+    assert features == ("features", "6 of 6 not zero")
+    assert degree[0] == "degree"
+
+
+def test_search_puts_the_exact_first_then_beginnings(views):
+    found = [node["id"] for node in views.search("P1")]
+    assert found[:2] == ["p1", "p10"]
+    assert views.search("passwd")[0]["id"] == "../../etc/passwd"
+    assert views.search("p3")[0]["id"] == "p3"
+    assert views.search("nothing like it") == []
+
+
+@pytest.mark.parametrize("id", ODD)
+def test_odd_ids_are_nodes_like_others(views, id):
+    view = views.node(id)
+    assert view["id"] == view["nodes"][0]["id"] == id
+    json.dumps(view, allow_nan=False)
+
+
+def test_what_is_not_there_is_named(views):
+    with pytest.raises(UnknownNode, match="there is no node 'p99'"):
+        views.node("p99")
+    with pytest.raises(ValueError, match="there is no head 3: heads are 1 to 2"):
+        views.node("p1", head=3)
+    with pytest.raises(ValueError, match="unknown class"):
+        views.node("p1", cls="maybe")
+    with pytest.raises(ValueError, match="unknown order"):
+        views.node("p1", by="size")
+    with pytest.raises(ValueError, match="unknown list"):
+        views.listed("best")

@@ -1,0 +1,321 @@
+"""The report of a run: what it tells, that it needs nothing else, and that data stays data."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import subtree_attention as sta
+from subtree_attention.runs.evaluate import evaluate_folder
+from subtree_attention.show.report import gather, render
+from subtree_attention.show.report.charts import Line, chart, spread, ticks
+from subtree_attention.show.report.words import describe
+from tests.samples import friends, people
+
+Outcome = tuple[int, str, str]
+HOSTILE = "<script>alert('x')</script>\"' onload=\"y\u202e"
+"""Markup, quotes that would end an attribute, and a mark that turns the line round."""
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.open.pop() != tag:  # tags that are never closed, such as meta
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run on tables whose ids, classes and columns are as hostile as can be."""
+    nodes = people(90)
+    nodes["id"] = [f"{HOSTILE}{id}" for id in nodes["id"]]
+    nodes["label"] = [None if name is None else f"{HOSTILE}{name}" for name in nodes["label"]]
+    nodes = {f"{HOSTILE}{name}" if name == "age" else name: v for name, v in nodes.items()}
+    del nodes["city"], nodes["about"]  # so that the model is wrong about some
+    edges = friends(90, 200)
+    edges = {k: [f"{HOSTILE}{v}" for v in vs] if k != "strength" else vs for k, vs in edges.items()}
+    data = sta.from_tables(nodes, edges, target="label")
+    config = sta.recipe(data, graph=f"{HOSTILE}people", runs=2, epochs=8, hops=2, heads=2)
+    return sta.fit(config, tmp_path_factory.mktemp("own") / "out", device="cpu", data=data).folder
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on a graph of the registry."""
+    config = sta.recipe("digits", runs=1, epochs=6, hops=2)
+    return sta.fit(config, tmp_path_factory.mktemp("digits") / "out", device="cpu").folder
+
+
+@pytest.fixture(scope="module")
+def page(own: Path) -> Page:
+    return Page(render(gather(own, device="cpu")))
+
+
+def test_text_of_the_users_is_never_markup(own: Path) -> None:
+    text = render(gather(own, device="cpu"))
+    page = Page(text)
+    assert not [tag for tag, _ in page.tags if tag == "script"]
+    assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+    assert "\u202e" not in text
+    shown = HOSTILE.replace("\u202e", "\N{REPLACEMENT CHARACTER}")
+    assert f"{shown}people" in page.text  # the graph
+    assert f"{shown}age" in page.text  # a column
+    assert re.search(re.escape(shown) + r"p\d+", page.text)  # an id
+    assert re.search(re.escape(shown) + "[rok]", page.text)  # a class
+
+
+def test_the_page_needs_nothing_but_itself(page: Page) -> None:
+    known = {"html", "head", "meta", "title", "style", "body"}
+    assert known <= {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        assert tag not in {"link", "img", "iframe", "object", "base", "form"}
+        assert not {"src", "href", "srcset", "data", "action"} & attributes.keys(), tag
+    policy = [a["content"] for t, a in page.tags if a.get("http-equiv")]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+
+
+def test_scores_are_those_of_evaluate(own: Path) -> None:
+    found, scores = gather(own, device="cpu"), evaluate_folder(own, device="cpu")
+    assert [run.run for run in found.runs] == [score.run for score in scores]
+    for run, score in zip(found.runs, scores, strict=True):
+        assert (run.train, run.val, run.test) == pytest.approx((score.train, score.val, score.test))
+    best = max(scores, key=lambda score: score.val)
+    assert found.best.run == best.run
+    assert (found.quality.confusion == best.quality.confusion).all()
+    tests = [score.test for score in scores]
+    assert found.summary("test") == pytest.approx((np.mean(tests), np.std(tests, ddof=1)))
+
+
+def with_summary(own: Path, folder: Path, run: int, **changes: float) -> Path:
+    """A copy of a run folder whose run has another result."""
+    shutil.copytree(own, folder)
+    path = folder / f"run-{run}" / "summary.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return folder
+
+
+@pytest.mark.parametrize("run", [0, 1])
+def test_it_is_about_the_run_with_the_best_validation_score(
+    run: int, own: Path, tmp_path: Path
+) -> None:
+    found = gather(with_summary(own, tmp_path / "copy", run, val=2.0), device="cpu")
+    assert found.best.run == run
+    lines = (own / f"run-{run}/metrics.jsonl").read_text().splitlines()
+    assert [epoch.loss for epoch in found.curves] == [json.loads(line)["loss"] for line in lines]
+
+
+def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) -> None:
+    folder = with_summary(own, tmp_path / "copy", 0, val=2.0, best_epoch=5)
+    found = gather(folder, device="cpu")
+    charts = re.findall("<svg.*?</svg>", render(found), flags=re.DOTALL)
+    assert len(charts) == 3
+    for drawn, count in zip(charts, (1, 3), strict=False):
+        lines = re.findall(r'points="([^"]+)"', drawn)
+        assert [len(line.split()) for line in lines] == [len(found.curves)] * count
+        place = next(i for i, e in enumerate(found.curves) if e.epoch == found.best.best_epoch)
+        [mark] = re.findall(r'class="mark" x1="([\d.]+)"', drawn)
+        assert lines[0].split()[place].split(",")[0] == mark
+    assert [line.count(" ") + 1 for line in re.findall(r'points="([^"]+)"', charts[2])] == [
+        len(bins) for bins in found.bins
+    ]
+
+
+def test_confusion_and_bins_count_every_test_node(own: Path) -> None:
+    found = gather(own, device="cpu")
+    nodes = found.calibration.test.nodes
+    assert found.quality.confusion.sum() == nodes > 0
+    for bins, error in zip(found.bins, found.calibration.test.ece, strict=True):
+        assert sum(bin.nodes for bin in bins) == nodes
+        gaps = sum(bin.nodes * abs(bin.confidence - bin.accuracy) for bin in bins)
+        assert gaps / nodes == pytest.approx(error)
+
+
+def test_mistakes_are_mistakes_and_their_sources_are_the_explainers(own: Path) -> None:
+    found = gather(own, device="cpu")
+    model, data = sta.load(own), sta.load_data(own)
+    assert found.wrong == found.calibration.test.nodes - found.quality.confusion.trace() > 0
+    assert len(found.mistakes) == min(found.wrong, 10)
+    sure = [mistake.probability for mistake in found.mistakes]
+    assert sure == sorted(sure, reverse=True)
+    for mistake in found.mistakes:
+        node = data.ids.index(mistake.id)
+        assert data.test_mask[node]
+        assert mistake.true == data.classes[data.y[node]] != mistake.predicted
+        why = sta.explain(model, data.x, sta.Graph.from_data(data), root=node)
+        cls = data.classes.index(mistake.predicted)
+        assert why.predicted == cls
+        added = why.importance(cls)
+        parts = [source["adds"] for source in mistake.sources]
+        assert parts == pytest.approx(added.sort(descending=True).values[: len(parts)].tolist())
+        for source in mistake.sources:
+            assert source["adds"] == pytest.approx(float(added[data.ids.index(source["node"])]))
+
+
+def test_hop_weights_and_gates_are_the_models(own: Path, page: Page) -> None:
+    found, conv = gather(own, device="cpu"), sta.load(own).conv
+    assert found.hop_weights is not None
+    assert found.gates is not None
+    assert found.hop_weights[:, 0] == pytest.approx(conv.aggregation.alpha.detach().numpy())
+    assert found.gates == pytest.approx(conv.gate().detach().numpy())
+    for value in [*found.hop_weights.flat, *found.gates.flat]:
+        assert f"{value:.3f}" in page.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "weights", "gates"),
+    [
+        ({"aggregation": "sum", "gate": "none"}, None, None),
+        ({"aggregation": "concat"}, None, (3, 2)),
+        ({"gate": "plain"}, None, (3, 2)),
+        ({"heads": 1}, (3, 1), None),
+        ({"global_attention": "only"}, None, None),
+    ],
+)
+def test_only_what_a_model_has_is_shown(
+    settings: dict, weights: tuple | None, gates: tuple | None, tmp_path: Path
+) -> None:
+    data = sta.from_tables(people(), friends(), target="label")
+    config = sta.recipe(data, graph="mine", runs=1, epochs=2, hops=2, **{"heads": 2, **settings})
+    found = gather(sta.fit(config, tmp_path / "out", device="cpu", data=data).folder)
+    shapes = [None if t is None else t.shape for t in (found.hop_weights, found.gates)]
+    assert shapes == [weights, gates]
+    text = Page(render(found)).text
+    assert ("Hop weights alpha" in text, "Gates over heads" in text) == (
+        weights is not None,
+        gates is not None,
+    )
+
+
+def test_a_graph_of_the_registry(digits: Path) -> None:
+    found = gather(digits, device="cpu")
+    text = Page(render(found)).text
+    assert found.table is None
+    assert "What became of the columns" not in text
+    assert "class 9" in text
+    assert "1,797 nodes" in text
+    assert "standard deviation" not in text  # of one run
+    assert gather(digits / "run-0", device="cpu").best == found.best  # one run is a folder too
+
+
+def test_many_classes_are_listed_as_pairs(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subtree_attention.show.report.page.CLASSES_SHOWN", 9)
+    found = gather(digits, device="cpu")
+    assert "these pairs are mixed up most often" in Page(render(found)).text
+
+
+def test_the_command(run_sta: Callable[..., Outcome], own: Path, tmp_path: Path) -> None:
+    code, out, err = run_sta("report", str(own))
+    assert code == 0, err
+    assert "written to report.html" in out
+    first = (tmp_path / "report.html").read_bytes()
+    assert first.startswith(b"<!doctype html>")
+    code, _, err = run_sta("report", str(own))
+    assert (code, err.strip()) == (
+        2,
+        "error: report.html is there already: --force writes over it",
+    )
+    assert run_sta("report", str(own), "--force")[0] == 0
+    assert (tmp_path / "report.html").read_bytes() == first
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere is not a folder"),
+        (["RUN", "--out", "report.pdf"], "a report is written as .html"),
+        (["RUN", "--out", "."], "a report is written as .html"),
+    ],
+)
+def test_mistakes_of_the_command_are_plain(
+    arguments: list[str], message: str, run_sta: Callable[..., Outcome], own: Path
+) -> None:
+    code, _, err = run_sta("report", *(str(own) if a == "RUN" else a for a in arguments))
+    assert code == 2
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is missing"),
+        ("{", "cannot be read"),
+        ('{"epoch": 1}\n', "cannot be read"),
+        ('{"epoch": 1, "loss": "<b>", "train": 0, "val": 0, "test": 0}\n', "finite numbers"),
+        ('{"epoch": 99, "loss": 1, "train": 0, "val": 0, "test": 0}\n', "the best epoch"),
+    ],
+)
+def test_a_broken_history_is_named(
+    content: str | None, message: str, own: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(own, folder)
+    path = folder / "run-0" / "metrics.jsonl"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(ValueError, match=message) as caught:
+        gather(folder, device="cpu")
+    assert "metrics.jsonl" in str(caught.value)
+
+
+def test_an_environment_of_a_stranger_is_data(own: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(own, folder)
+    (folder / "environment.json").write_text(json.dumps({"command": HOSTILE}))
+    assert "<script>" not in render(gather(folder, device="cpu"))
+    (folder / "environment.json").unlink()
+    render(gather(folder, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0, 100, [0, 25, 50, 75, 100]),
+        (1, 9, [2, 4, 6, 8]),
+        (0.9, 1.0, [0.9, 0.925, 0.95, 0.975, 1]),
+    ],
+)
+def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(expected)
+
+
+def test_a_chart_draws_within_its_frame() -> None:
+    drawn = chart("c", [Line("l", "--a", [(1, 5), (2, 5)])], (1, 2), spread([5, 5]), "x", mark=2)
+    numbers = re.findall(r"(-?[\d.]+),(-?[\d.]+)", drawn)
+    assert len(numbers) == 2
+    assert all(0 <= float(x) <= 400 and 0 <= float(y) <= 240 for x, y in numbers)
+    assert 'class="mark"' in drawn
+
+
+@pytest.mark.parametrize("name", ["digits", "cora", "deezer", "actor"])
+def test_every_recipe_has_words(name: str) -> None:
+    sizes = dict.fromkeys(("nodes", "edges", "features", "classes", "labelled"), 1234)
+    told = dict(describe(sta.recipe(name), sizes))
+    assert list(told) == ["Graph", "Split", "Model", "Hops", "Training"]
+    assert ("ROC-AUC" in told["Training"]) == (name == "deezer")
+    assert "1,234 nodes" in told["Graph"]
