@@ -17,8 +17,7 @@ from rich.console import Console
 from torch import Tensor
 
 from subtree_attention.tasks.metrics import METRICS, accuracy
-from subtree_attention.train.recipes import recipe
-from subtree_attention.train.recipes import RECIPES
+from subtree_attention.train.recipes import RECIPES, recipe
 from subtree_attention.train.run import Run
 from subtree_attention.tune import SPACES, Task, loop, report
 from subtree_attention.tune import search as _search
