@@ -8,7 +8,7 @@ from pathlib import Path
 
 from experiments.reproduce.experiments import Job
 from experiments.reproduce.store import Store
-from subtree_attention._locks import lock_if_free
+from subtree_attention.io import lock_if_free
 
 FOLDER = ".running"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from subtree_attention._locks import locked
+from subtree_attention.io import locked
 
 Record = dict[str, Any]
 Key = tuple[str, str, int]

@@ -15,7 +15,6 @@ where a good one stood. There is no pickle anywhere.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -28,39 +27,18 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from .. import _locks
+from .. import io
+from ..io import FileError as RunFolderError
+from ..io import read_header, read_json, read_tensors, write_bytes, write_json, write_tensors  # noqa: F401
 from ..nn import STAGNN
 from ..ops.backends import choose
 from ..train.config import Config
 
-
-class RunFolderError(ValueError):
-    """A run folder that cannot be used as asked: the message says why and what to do."""
-
-
 # ------------------------------------------------------------------------------------- writing
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that either the old or the new content is there, whatever happens."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # others may write it too
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def check_free(path: Path, force: bool) -> None:
@@ -89,29 +67,6 @@ def check_new(folder: Path) -> None:
         raise RunFolderError(f"{folder} is a file: choose a folder")
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON, readable by people too."""
-    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> None:
-    """Write tensors with a JSON header beside them, in safetensors' format."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(tensors, metadata={"json": json.dumps(metadata)}))
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON; a file that is missing or broken is named."""
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise RunFolderError(
-            f"{path} is missing: {path.parent} is not the folder of a run"
-        ) from None
-    except ValueError as error:
-        raise RunFolderError(f"{path} is not valid JSON: {error}") from None
-
-
 def read_config(folder: Path) -> Config:
     """The configuration that a folder was started with."""
     settings = read_json(folder / "config.json")
@@ -119,36 +74,6 @@ def read_config(folder: Path) -> Config:
         return Config.from_dict(settings)
     except (TypeError, ValueError) as error:
         raise RunFolderError(f"{folder / 'config.json'} is no configuration: {error}") from None
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The inverse of `write_tensors`."""
-    with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, _header(file)
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """The JSON header beside the tensors of a file, which are not read."""
-    with _opened(path) as file:
-        return _header(file)
-
-
-def _header(file: Any) -> dict[str, Any]:
-    return json.loads((file.metadata() or {})["json"])
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """A file of safetensors; whatever is wrong with it is said in words."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except FileNotFoundError:
-        raise RunFolderError(f"{path} is missing") from None
-    except Exception as error:  # safetensors and json each have their own errors
-        hint = ": delete it to start that run again" if path.name.startswith("checkpoint") else ""
-        raise RunFolderError(f"{path} cannot be read ({error}){hint}") from None
 
 
 # ------------------------------------------------------------------------------------ the model
@@ -277,13 +202,13 @@ def _graph_of(folder: Path) -> str | None:
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Hold a folder for this process; a second process is refused. Ends with the process."""
-    if not _locks.AVAILABLE:
+    if not io.LOCKS:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)  # the folder itself is the lock: no file to leave behind
     try:
-        if not _locks.try_lock(lock):
+        if not io.try_lock(lock):
             raise RunFolderError(f"another process is training into {folder}")
         yield
     finally:

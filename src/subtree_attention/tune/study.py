@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import _check, datasets
-from .._locks import lock, locked, try_lock
+from ..io import lock, locked, try_lock
 from ..runs.folder import RunFolderError
 from ..train.config import Config
 from ..train.recipes import recipe
