@@ -26,7 +26,7 @@ from subtree_attention import _check, datasets
 from subtree_attention.datasets.features import from_scipy
 from subtree_attention.datasets.folders import data_folder, mirror_folder, missing_files
 from subtree_attention.graph import Graph
-from subtree_attention.nn.model import key_channels
+from subtree_attention.nn.models import key_channels
 from subtree_attention.train.config import Config
 from subtree_attention.train.recipes import recipe
 

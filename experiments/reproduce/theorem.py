@@ -37,7 +37,7 @@ from torch_geometric.utils import is_undirected, subgraph
 from subtree_attention import datasets
 from subtree_attention.datasets.folders import Folder
 from subtree_attention.graph import Graph
-from subtree_attention.nn.global_attention import global_attention
+from subtree_attention.nn.everywhere import global_attention
 from subtree_attention.ops import map_features, recurrence
 from subtree_attention.runs.folder import environment
 

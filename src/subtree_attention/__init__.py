@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 from . import datasets, feature_maps, ops
 from .datasets.tables import from_networkx, from_npz, from_pyg, from_tables
-from .explain import Explainer, Explanation, STAExplainer, explain
+from .explanations import Explainer, Explanation, STAExplainer, explain
 from .graph import Graph
 from .nn import STAGNN, STAConv, aggregation, global_attention
 from .ops import attention, subtree_attention

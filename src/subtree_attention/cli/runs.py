@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from .. import _check
-from ..explain.explanation import ORDERS
+from ..explanations.explanation import ORDERS
 from ..runs import folder as store
 from ..runs.evaluate import evaluate_folder
 from .app import (

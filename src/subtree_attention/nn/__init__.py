@@ -1,9 +1,9 @@
 """Layers and the model: global attention, the STA layer, and STAGNN."""
 
 from .conv import STAConv
-from .global_attention import GlobalAttention, global_attention
+from .everywhere import GlobalAttention, global_attention
 from .head_mix import HeadMix
-from .model import STAGNN, parameter_groups
+from .models import STAGNN, parameter_groups
 
 __all__ = [
     "STAGNN",

@@ -14,8 +14,8 @@ from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph
 from .aggregation import GPR
 from .aggregation import build as build_aggregation
-from .global_attention import GlobalAttention
-from .global_attention import global_attention as attend_globally
+from .everywhere import GlobalAttention
+from .everywhere import global_attention as attend_globally
 from .head_mix import HEAD_MIXES, HeadMix
 from .linear import (
     SparseLinear,

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from .. import _check
-from ..explain.explainer import Explainer
-from ..explain.explanation import GLOBAL, Explanation, Level
+from ..explanations.explainer import Explainer
+from ..explanations.explanation import GLOBAL, Explanation, Level
 from ..runs.evaluate import load_data
 from ..runs.folder import best_run, config_of, load
 from ..runs.predict import graph_of, new_graph

@@ -13,7 +13,7 @@ from ..nn.aggregation import AGGREGATIONS, GATES
 from ..nn.conv import GLOBAL_ATTENTION
 from ..nn.head_mix import HEAD_MIXES
 from ..nn.linear import check_dropout
-from ..nn.model import key_channels
+from ..nn.models import key_channels
 from ..ops import SIMILARITIES
 from ..tasks.metrics import LOSSES, METRICS
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...explain.explanation import GLOBAL, Explanation, Level
+from ...explanations.explanation import GLOBAL, Explanation, Level
 
 NODES = 60
 """Nodes that are drawn, in all levels together."""

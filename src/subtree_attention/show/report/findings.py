@@ -14,7 +14,7 @@ import torch
 from torch_geometric.data import Data
 
 from ...datasets.tables.recipe import Report
-from ...explain import Explainer
+from ...explanations import Explainer
 from ...graph import Graph
 from ...nn import STAGNN
 from ...runs import folder as store

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from subtree_attention import STAGNN, explain
-from subtree_attention.explain.walks import Walks
+from subtree_attention.explanations.walks import Walks
 from tests.ops.cases import EDGES, Edges
 
 GRAPHS = ["directed-weighted", "self-loops", "parallel-edges", "isolated-nodes", "no-edges"]

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from .. import _check, ops
 from ..nn import STAGNN, STAConv
-from ..nn.global_attention import check_batch
+from ..nn.everywhere import check_batch
 from ..nn.linear import check_features
-from ..nn.model import evaluating
+from ..nn.models import evaluating
 from ..ops.recurrence import divide
 from .explanation import GLOBAL, Explanation, Level, Reached, select
 from .walks import Reach, Walks
