@@ -1,1 +1,1 @@
-"""The paper's experiments, their baselines, and the benchmarks: not installed."""
+"""The paper's experiments, the models they compare with, and the benchmarks: not installed."""

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+try:
+    import rich  # noqa: F401
+    import typer
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"python -m experiments needs {missing.name}, which is not installed: pip install "
+        f"{missing.name}. Without it, call `experiments.bench` and `experiments.reproduce.command` "
+        "from Python"
+    )
 
-from subtree_attention import _check
-from subtree_attention.cli import main
+from subtree_attention import _check, cli
 from subtree_attention.cli.app import (
     DataDir,
     Device,
@@ -218,5 +226,10 @@ def reproduce(
         raise RuntimeError(f"{failed}. They have no record: the same command tries them again")
 
 
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: errors in plain words, as those of `sta`."""
+    cli.main(arguments, app)
+
+
 if __name__ == "__main__":
-    main(app=app)
+    main()

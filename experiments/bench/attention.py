@@ -13,11 +13,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from experiments.attentions import (
+    Attention,
+    EdgewiseAttention,
+    LibraryAttention,
+    edge_tensor_bytes,
+)
 from experiments.bench import memory
-from experiments.bench.edgewise import EdgewiseAttention, edge_tensor_bytes
-from experiments.bench.library import LibraryAttention
 from experiments.bench.measure import TOLERANCE, Run, Version, relative_error
-from experiments.bench.models import Attention
 from subtree_attention.graph import Graph
 from subtree_attention.ops import backends
 

@@ -18,12 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.attentions import (
+    EdgewiseAttention,
+    LibraryAttention,
+    STAGNNBy,
+    edge_tensor_bytes,
+)
+from experiments.baselines import PYG_MODELS, PyGModel, SparseGCN
 from experiments.bench.attention import OURS
 from experiments.bench.cases import Case
-from experiments.bench.edgewise import EdgewiseAttention, edge_tensor_bytes
-from experiments.bench.library import LibraryAttention
 from experiments.bench.measure import Run, Version, relative_error
-from experiments.bench.models import PYG_MODELS, PyGModel, SparseGCN, STAGNNBy
 from subtree_attention.datasets.features import is_csr
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN

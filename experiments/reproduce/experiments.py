@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.reproduce.baselines import BASELINES, baseline
+from experiments.baselines import BASELINES, baseline
 from experiments.reproduce.corruption import KINDS
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import OURS, TUNED

@@ -23,9 +23,8 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from experiments.bench.edgewise import EdgewiseAttention
-from experiments.bench.models import STAGNNBy
-from experiments.reproduce.baselines import baseline
+from experiments.attentions import EdgewiseAttention, STAGNNBy
+from experiments.baselines import baseline
 from experiments.reproduce.corruption import corrupt
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS

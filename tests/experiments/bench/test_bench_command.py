@@ -1,30 +1,22 @@
-"""`sta bench` as a user sees it: tables, the JSON file, refusals."""
+"""`python -m experiments bench` as a user sees it: tables, the JSON file, refusals."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from experiments import bench
+from experiments.attentions import EdgewiseAttention
 from experiments.bench import memory, scaling
-from experiments.bench.edgewise import EdgewiseAttention
-from subtree_attention import cli
 from subtree_attention.ops import backends
 
+ROOT = Path(__file__).parents[3]
 SHAPE = "60,300,12,3"
 TINY = ["bench", "--shape", SHAPE, "--rounds", "2", "--device", "cpu", "--backend", "torch"]
-Outcome = tuple[int | None, str, str]
-
-
-@pytest.fixture
-def sta(run_sta: Callable[..., Outcome]) -> Callable[..., Outcome]:
-    """Call `sta`: -> exit code, what it printed, its errors."""
-    return run_sta
 
 
 @pytest.fixture
@@ -34,8 +26,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiments.bench.comparison.copy_bandwidth", lambda device: 1e9)
 
 
-def test_it_prints_two_tables_and_writes_everything_down(sta, tmp_path):
-    code, out, err = sta(*TINY)
+def test_it_prints_two_tables_and_writes_everything_down(run_experiments, tmp_path):
+    code, out, err = run_experiments(*TINY)
     assert code == 0, err
     for words in ("operator, forward", "epoch: training", "ours", "edge-wise", "PyG SGFormer"):
         assert words in out
@@ -69,10 +61,12 @@ def test_it_prints_two_tables_and_writes_everything_down(sta, tmp_path):
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_wrong_version_is_named_with_its_error_and_the_command_fails(sta, monkeypatch, tmp_path):
+def test_a_wrong_version_is_named_with_its_error_and_the_command_fails(
+    run_experiments, monkeypatch, tmp_path
+):
     right = EdgewiseAttention.__call__
     monkeypatch.setattr(EdgewiseAttention, "__call__", lambda *args: 1.1 * right(*args))
-    code, out, err = sta(*TINY)
+    code, out, err = run_experiments(*TINY)
     assert code == 1
     assert f"edge-wise (operator) on {SHAPE} shape: wrong result: relative error" in err
     assert "wrong" in out
@@ -83,7 +77,7 @@ def test_a_wrong_version_is_named_with_its_error_and_the_command_fails(sta, monk
 
 
 @pytest.mark.usefixtures("quick")
-def test_ours_is_refused_too_if_it_is_wrong(sta, monkeypatch):
+def test_ours_is_refused_too_if_it_is_wrong(run_experiments, monkeypatch):
     right = backends.run
 
     def wrong(*args, **kwargs):
@@ -91,18 +85,20 @@ def test_ours_is_refused_too_if_it_is_wrong(sta, monkeypatch):
         return out if out.dtype == torch.float64 else out + 1
 
     monkeypatch.setattr(backends, "run", wrong)
-    code, _, err = sta(*TINY)
+    code, _, err = run_experiments(*TINY)
     assert code == 1
     assert "ours (operator)" in err
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_contender_without_memory_is_reported_and_the_run_goes_on(sta, monkeypatch, tmp_path):
+def test_a_contender_without_memory_is_reported_and_the_run_goes_on(
+    run_experiments, monkeypatch, tmp_path
+):
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(EdgewiseAttention, "__call__", full)
-    code, out, _ = sta(*TINY, "--out", "mine.json")
+    code, out, _ = run_experiments(*TINY, "--out", "mine.json")
     assert code == 0
     assert out.count("out of memory") == 2
     versions = json.loads((tmp_path / "mine.json").read_text())["graphs"][f"{SHAPE} shape"]
@@ -112,17 +108,17 @@ def test_a_contender_without_memory_is_reported_and_the_run_goes_on(sta, monkeyp
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_cannot_be_checked_is_not_reported(sta, monkeypatch):
+def test_what_cannot_be_checked_is_not_reported(run_experiments, monkeypatch):
     monkeypatch.setattr(memory, "_available", lambda: 0)
-    code, out, _ = sta(*TINY)
+    code, out, _ = run_experiments(*TINY)
     assert code == 0
     assert "float64 reference ran out of memory" in out
 
 
 @pytest.mark.usefixtures("quick")
-def test_without_matplotlib_it_says_so_and_goes_on(sta, monkeypatch, tmp_path):
+def test_without_matplotlib_it_says_so_and_goes_on(run_experiments, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, out, _ = sta(*TINY)
+    code, out, _ = run_experiments(*TINY)
     assert code == 0
     assert "no plot: matplotlib is not installed" in out
     assert (tmp_path / "results/bench-cpu.json").exists()
@@ -141,39 +137,53 @@ def test_without_matplotlib_it_says_so_and_goes_on(sta, monkeypatch, tmp_path):
         (("--out", "."), "is a folder"),
     ],
 )
-def test_a_mistake_is_said_before_the_work_begins(sta, arguments, message, tmp_path):
-    code, _, err = sta("bench", *arguments)
+def test_a_mistake_is_said_before_the_work_begins(run_experiments, arguments, message, tmp_path):
+    code, _, err = run_experiments("bench", *arguments)
     assert code == 2
     assert message in err
     assert len(err.splitlines()) <= 2
     assert not list(tmp_path.iterdir())
 
 
-def test_measuring_needs_neither_rich_nor_matplotlib():
-    code = "import sys; sys.modules |= dict.fromkeys(['rich', 'typer', 'matplotlib', 'numba']); "
-    done = subprocess.run(
-        [sys.executable, "-c", code + "import experiments.bench"],
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+def without(modules: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python from the checkout, not installed, on a machine without some modules."""
+    code = f"import sys, runpy; sys.modules |= dict.fromkeys({modules}); "
+    code += "runpy.run_module('experiments', run_name='__main__')" if arguments else (
+        "import experiments.bench, experiments.reproduce.command"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
     )
+
+
+def test_measuring_and_reproducing_need_only_torch_pyg_numpy_and_scipy():
+    done = without(["rich", "typer", "matplotlib", "numba", "polars", "optuna", "jinja2"])
     assert done.returncode == 0, done.stderr
 
 
-def test_help_teaches(sta):
-    out = sta("bench", "--help")[1]
-    assert "sta bench --shape arxiv" in out
+def test_the_command_line_says_what_it_lacks():
+    done = without(["typer"], "bench")
+    assert done.returncode == 1
+    assert "python -m experiments needs typer, which is not installed" in done.stderr
+
+
+def test_help_teaches(run_experiments):
+    out = run_experiments("bench", "--help")[1]
+    assert "python -m experiments bench --shape arxiv" in out
     assert "default: cora" in out
 
 
 # ------------------------------------------------------------------------------------ --scaling
 
 
-def test_scaling_writes_a_point_for_every_size(sta, monkeypatch, tmp_path):
+def test_scaling_writes_a_point_for_every_size(run_experiments, monkeypatch, tmp_path):
     axes = {"edges": [200, 400], "hops": [1, 2], "heads": [1, 2], "classes": [2, 3]}
     monkeypatch.setattr(scaling, "AXES", axes)
     monkeypatch.setattr(scaling, "BASE_EDGES", {"cpu": 300})
-    code, out, err = sta("bench", "--scaling", "--rounds", "1", "--device", "cpu")
+    code, out, err = run_experiments("bench", "--scaling", "--rounds", "1", "--device", "cpu")
     assert code == 0, err
     assert "our operator over hops" in out
     assert (tmp_path / "results/scaling-cpu.png").exists()

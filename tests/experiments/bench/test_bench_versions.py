@@ -5,8 +5,8 @@ import torch
 from torch_geometric.nn import GCN
 from torch_geometric.utils import to_undirected
 
+from experiments.baselines import DROPOUT, HIDDEN, PYG_MODELS, SparseGCN
 from experiments.bench import attention, cases, epoch
-from experiments.bench.models import DROPOUT, HIDDEN, PYG_MODELS, SparseGCN
 from subtree_attention import STAGNN, Graph
 from subtree_attention.train.step import Trainer
 

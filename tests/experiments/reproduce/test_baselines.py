@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import models as pyg
 
 import subtree_attention as sta
-from experiments.reproduce.baselines import BASELINES, baseline
+from experiments.baselines import BASELINES, baseline
 from subtree_attention.nn import parameter_groups
 from subtree_attention.tasks.metrics import LOSSES
 from subtree_attention.train.step import Trainer

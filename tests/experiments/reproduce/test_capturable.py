@@ -8,8 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 
 import subtree_attention as sta
+from experiments.baselines import BASELINES
 from experiments.reproduce import training
-from experiments.reproduce.baselines import BASELINES
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS
 from subtree_attention.datasets import apply_split

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from experiments.baselines import BASELINES
 from experiments.reproduce import command, queue, theorem
-from experiments.reproduce.baselines import BASELINES
 from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EDGEWISE, EXPERIMENTS
 from experiments.reproduce.progress import RunLines

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import subtree_attention as sta
+from experiments.baselines import GCN
 from experiments.reproduce import training
-from experiments.reproduce.baselines import GCN
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS
 from experiments.reproduce.training import Outcome, Place

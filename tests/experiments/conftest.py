@@ -1,0 +1,29 @@
+"""Fixtures for the tests of the experiments."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments import __main__ as command
+
+
+@pytest.fixture
+def run_experiments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """`python -m experiments` in an empty folder and in this process.
+
+    `run_experiments("bench", "cora")` -> exit code, what it printed, its errors.
+    """
+    monkeypatch.chdir(tmp_path)
+    for console in (command.out_console, command.err_console):
+        monkeypatch.setattr(console, "width", 200)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            command.main(list(arguments))
+        printed = capsys.readouterr()
+        return int(left.value.code or 0), printed.out, printed.err
+
+    return call
