@@ -11,12 +11,21 @@ from subtree_attention.feature_maps import FEATURE_MAPS, RBFFeatures, SoftmaxFea
 from tests.ops.cases import shifted_square
 
 
-@pytest.mark.parametrize("name", FEATURE_MAPS)
+@pytest.mark.parametrize("name", [name for name in FEATURE_MAPS if name != "softmax"])
 def test_every_named_map_is_non_negative_and_keeps_leading_shape(name):
     x = 3 * torch.randn(50, 2, 6)
     features = feature_maps.build(name, 6)(x)
     assert features.shape[:-1] == x.shape[:-1]
     assert (features >= 0).all()
+
+
+def test_the_exact_softmax_is_a_similarity_and_no_map():
+    assert feature_maps.build("softmax", 4) is feature_maps.build(feature_maps.softmax, 4)
+    assert feature_maps.is_softmax("softmax")
+    assert feature_maps.is_softmax(feature_maps.softmax)
+    assert not feature_maps.is_softmax("elu")
+    with pytest.raises(TypeError, match="no finite feature map: SoftmaxFeatures"):
+        feature_maps.softmax(torch.ones(1))
 
 
 @pytest.mark.parametrize(

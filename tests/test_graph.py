@@ -209,7 +209,7 @@ def test_copies_and_pickles_are_the_same_graph(copied, used):
     graph = EDGES["directed-weighted"].graph("sym")
     inputs = random_inputs(graph.num_nodes)
     if used:  # so that caches are filled
-        subtree_attention(*inputs.all(), graph, 2, similarity="softmax")
+        subtree_attention(*inputs.all(), graph, 2, feature_map="softmax")
     twin = copied(graph)
     assert repr(twin) == repr(graph)
     out, expected = (subtree_attention(*inputs.all(), g, 2) for g in (twin, graph))

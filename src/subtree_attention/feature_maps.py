@@ -53,6 +53,21 @@ def softplus(x: Tensor) -> Tensor:
     return F.softplus(x)
 
 
+def softmax(x: Tensor) -> Tensor:
+    """Stands for the similarity exp(q.k / sqrt(d)) itself, which no finite map gives.
+
+    The operators evaluate it exactly instead of mapping queries and keys; it cannot be called.
+    """
+    raise TypeError(
+        "the exact softmax similarity has no finite feature map: SoftmaxFeatures approximates it"
+    )
+
+
+def is_softmax(feature_map: str | FeatureMap) -> bool:
+    """Whether this is the exact softmax similarity, by name or as `build` gives it."""
+    return feature_map is softmax or (isinstance(feature_map, str) and feature_map == "softmax")
+
+
 class _RandomFeatures(nn.Module):
     r"""exp(w.x - r |x|^2) over block-orthogonal Gaussian directions w.
 
@@ -112,6 +127,7 @@ FEATURE_MAPS: dict[str, Callable[[int], FeatureMap]] = {
     "softplus": lambda channels: softplus,
     "softmax-features": SoftmaxFeatures,
     "rbf-features": RBFFeatures,
+    "softmax": lambda channels: softmax,
 }
 """Name -> a function that makes the map for keys of the given width."""
 
@@ -130,6 +146,8 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
             f"feature_map must be a name ({', '.join(FEATURE_MAPS)}) or a function of a tensor, "
             f"got {feature_map!r}"
         )
+    if feature_map is softmax:
+        return softmax
     like = next((t for t in _tensors_of(feature_map) if t.is_floating_point()), torch.empty(0))
     sample = torch.linspace(-3, 3, 8 * channels).view(8, 1, channels).to(like)
     with torch.no_grad():

@@ -41,7 +41,7 @@ def test_the_call_that_the_others_spoil_is_right():
         ({"feature_map": torch.sin}, "must not be negative .* gave -"),
         ({"feature_map": lambda x: x.sum()}, r"takes \[11, 2, 5\] to .* gave \[\]"),
         ({"feature_map": lambda x: None}, "this one gave NoneType"),
-        ({"similarity": "sotfmax"}, "unknown similarity 'sotfmax'. Did you mean 'softmax'"),
+        ({"feature_map": "sotfmax"}, "unknown feature map 'sotfmax'. Did you mean 'softmax'"),
         ({"backend": "troch"}, "unknown backend 'troch'. Did you mean 'torch'"),
         ({"query": torch.randn(NODES, 2, 4)}, r"same shape, got \[11, 2, 4\] and \[11, 2, 5\]"),
         ({"key": torch.randn(NODES, 3, 5)}, r"same shape, got \[11, 2, 5\] and \[11, 3, 5\]"),
@@ -76,7 +76,6 @@ def test_wrong_values_are_refused(changes, message):
         ({"hop_weights": torch.ones(3, dtype=torch.int32)}, "hop_weights .* got torch.int32"),
         ({"graph": EDGES["directed"].index}, r"got Tensor: Graph\(edge_index, num_nodes\) makes"),
         ({"feature_map": 3}, "feature_map must be a name .* got 3"),
-        ({"similarity": 1}, "similarity must be one of softmax, got 1"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -5,10 +5,11 @@ import torch
 
 from subtree_attention import attention, subtree_attention
 from subtree_attention.ops import arrivals, definition
+from subtree_attention.ops.roots import shares
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, make_map, random_inputs
 
 SIMILARITIES = {
-    None: definition.kernel_similarity(make_map("elu", 5)),
+    "elu": definition.kernel_similarity(make_map("elu", 5)),
     "softmax": definition.softmax_similarity,
 }
 
@@ -24,7 +25,7 @@ def test_equals_a_row_of_the_dense_attention(name, hop, similarity, device):
     if hop == 0:
         dense = power.expand(2, -1, -1)  # at level 0 a root attends to itself
     for root in range(graph.num_nodes):
-        weights = attention(query, key, graph, root, hop, similarity=similarity)
+        weights = attention(query, key, graph, root, hop, feature_map=similarity)
         assert_all_close([weights], [dense[:, root].t()], FLOAT64_ERROR)
 
 
@@ -32,8 +33,8 @@ def test_equals_a_row_of_the_dense_attention(name, hop, similarity, device):
 def test_weights_times_values_are_the_operator(similarity):
     graph = EDGES["directed"].graph()
     query, key, value = random_inputs(graph.num_nodes, heads=None).all()
-    levels = subtree_attention(query, key, value, graph, 3, similarity=similarity)
-    weights = attention(query, key, graph, 2, 3, similarity=similarity)
+    levels = subtree_attention(query, key, value, graph, 3, feature_map=similarity)
+    weights = attention(query, key, graph, 2, 3, feature_map=similarity)
     assert weights.shape == (graph.num_nodes,)
     assert_all_close([weights @ value], [levels[3, 2]], FLOAT64_ERROR)
 
@@ -60,3 +61,17 @@ def test_roots_and_hops_that_do_not_exist_are_refused(root, hop, message):
     query, key, _ = random_inputs(graph.num_nodes).all()
     with pytest.raises(ValueError, match=message):
         attention(query, key, graph, root, hop)
+
+
+@pytest.mark.parametrize("softmax", [False, True])
+def test_shares_of_many_roots_at_once_are_those_of_each(softmax):
+    mass, scores = torch.rand(20), torch.rand(20, 3)
+    mass[4] = 0  # nothing arrives from there
+    root = torch.arange(20) % 4
+    together = shares(mass, scores, 1e-3, softmax, root, 5)  # and one that nothing reaches
+    for one in range(4):
+        own = root == one
+        alone = shares(mass[own], scores[own], 1e-3, softmax)
+        assert_all_close([together[own]], [alone], 1e-6)  # float32 sums of five terms
+    assert (together[4] == 0).all()
+    assert shares(mass[:0], scores[:0], 1e-3, softmax).shape == (0, 3)

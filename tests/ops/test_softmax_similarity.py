@@ -27,7 +27,7 @@ def run(inputs, graph, hops, eps=1e-6):
         graph,
         hops,
         inputs.hop_weights,
-        similarity="softmax",
+        feature_map="softmax",
         eps=eps,
     )
     return output_and_gradients(out, inputs.all())
@@ -81,7 +81,7 @@ def test_large_logits_do_not_overflow(dtype):
 def test_an_edge_of_weight_zero_is_no_edge():
     edges = Edges(torch.tensor([[0, 1], [2, 2]]), 3, torch.tensor([0.0, 1.0]))
     query = torch.tensor([[1000.0], [1.0], [1.0]])  # the absent edge has by far the largest score
-    out = subtree_attention(query, query, query, edges.graph(), 1, similarity="softmax", eps=0.0)
+    out = subtree_attention(query, query, query, edges.graph(), 1, feature_map="softmax", eps=0.0)
     assert out[1].flatten().tolist() == [0, 0, 1]
 
 

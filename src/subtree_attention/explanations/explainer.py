@@ -14,12 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import _check, ops
+from .. import _check, feature_maps, ops
 from ..nn import STAGNN, STAConv
 from ..nn.everywhere import check_batch
 from ..nn.linear import check_features
 from ..nn.models import evaluating
-from ..ops.recurrence import divide
 from .explanation import GLOBAL, Explanation, Level, Reached, select
 from .walks import Reach, Walks
 
@@ -75,11 +74,11 @@ class Explainer:
             hidden = model.hidden(x) if isinstance(model, STAGNN) else x
             graph = conv._as_graph(edge_index, edge_weight, hidden)
             query, key, value, _ = ops.one_dtype(*conv._project(hidden), None)
-            if conv.similarity is None:
-                with ops.backends.full_precision(query):
-                    query, key = ops.map_features(conv.feature_map, query, key)
+            similarity = conv.similarity or conv.feature_map
+            with ops.full_precision(query):
+                query, key = ops.map_features(similarity, query, key)
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
-        self._similarity, self._eps = conv.similarity, conv.eps
+        self._softmax, self._eps = feature_maps.is_softmax(similarity), conv.eps
         self._global_attention = conv.global_attention
         # Heads first, [H, N, .]: what is read of one head lies together.
         heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
@@ -147,7 +146,7 @@ class Explainer:
         nodes = torch.arange(self.num_nodes)
         if self._batch is not None:
             nodes = nodes[self._batch == self._batch[root]]
-        eps = self._eps if self._similarity is None else 0.0  # softmax has none here
+        eps = 0.0 if self._softmax else self._eps  # softmax has none here
         mass = torch.ones(len(nodes), dtype=torch.float64)
         attention = self._shares(mass, self._scores(root, nodes), eps).unsqueeze(1)
         reached = Reached(nodes, select(self._value, nodes), attention)
@@ -159,20 +158,11 @@ class Explainer:
         """q.k of the root and n nodes (over sqrt(d) for softmax), [H, n], in float64."""
         query = self._query[:, root, :, None]
         scores = torch.bmm(select(self._key, nodes), query).squeeze(-1).double()
-        return scores if self._similarity is None else scores / math.sqrt(query.size(1))
+        return scores / math.sqrt(query.size(1)) if self._softmax else scores
 
     def _shares(self, mass: Tensor, scores: Tensor, eps: float) -> Tensor:
         """Attention from what arrives [n] and the scores [H, n]: -> [H, n]."""
-        if self._similarity is None:
-            weights = mass * scores
-            total = weights.sum(1, keepdim=True) + eps
-        else:
-            peak = scores.amax(1, keepdim=True) if len(mass) else scores.new_zeros(self.heads, 1)
-            weights = mass * (scores - peak).exp()  # so that none overflows
-            total = weights.sum(1, keepdim=True)
-            if eps:  # it belongs to the sum of the plain exponentials
-                total = total + eps * (-peak).exp()
-        return divide(weights, total).to(self._value)
+        return ops.roots.shares(mass, scores.t(), eps, self._softmax).t().to(self._value)
 
     def _like_values(self, tensor: Tensor) -> Tensor:
         """A copy, so that later changes of the model do not reach in."""

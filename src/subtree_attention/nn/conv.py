@@ -205,7 +205,7 @@ class STAConv(nn.Module):
         graph = self._as_graph(edge_index, edge_weight, x)
         query, key, _ = self._project(x)
         return ops.attention(
-            query, key, graph, root, hop, self.feature_map, self.similarity, self.eps
+            query, key, graph, root, hop, self.similarity or self.feature_map, self.eps
         )
 
     def hop_weights(self) -> Tensor | None:
@@ -232,8 +232,7 @@ class STAConv(nn.Module):
             graph,
             self.hops,
             weights,
-            feature_map=self.feature_map,
-            similarity=self.similarity,
+            feature_map=self.similarity or self.feature_map,
             eps=self.eps,
             backend=self.backend,
         )
@@ -246,15 +245,8 @@ class STAConv(nn.Module):
         if self.global_attention == "only" or self.hops == 0:
             raise ValueError("this layer has no first hop, so no attention weights along edges")
         source, target = graph.edge_index
-        query, key, _, _ = ops.one_dtype(query, key, key, None)
-        if self.similarity is not None:
-            mask = graph.matrix(query.dtype).weight
-            return ops.softmax.pair_attention(query, key, target, source, mask, self.eps)
-        with ops.backends.full_precision(query):
-            query, key = ops.map_features(self.feature_map, query, key)
-        weights = graph.matrix(query.dtype).weight[:, None] * (query[target] * key[source]).sum(-1)
-        total = torch.zeros_like(query[..., 0]).index_add(0, target, weights)
-        return ops.recurrence.divide(weights, total[target] + self.eps)
+        mass, similarity = graph.matrix(torch.float64).weight, self.similarity or self.feature_map
+        return ops.roots.attention_of_pairs(query, key, target, source, mass, similarity, self.eps)
 
     def _as_graph(self, adjacency: Any, edge_weight: Tensor | None, x: Tensor) -> Graph:
         """The Graph to walk on: the one given, the cached one, or a new one."""

@@ -11,10 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import Linear
 
-from .. import _check
+from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
-from ..ops import SIMILARITIES, check_eps, check_heads, map_features, one_dtype, recurrence
-from ..ops.backends import full_precision
+from ..ops import (
+    SIMILARITIES,
+    check_eps,
+    check_heads,
+    full_precision,
+    map_features,
+    one_dtype,
+    recurrence,
+)
 
 
 def global_attention(
@@ -53,7 +60,8 @@ def global_attention(
     with full_precision(value):
         query, key, value, _ = one_dtype(query, key, value, None)
         if similarity is not None:
-            _check.known("similarity", similarity, SIMILARITIES)
+            feature_map = _check.known("similarity", similarity, SIMILARITIES)
+        if feature_maps.is_softmax(feature_map):
             out = _softmax_attention(query, key, value, batch)
         else:
             query, key = map_features(feature_map, query, key)

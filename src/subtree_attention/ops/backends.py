@@ -19,6 +19,7 @@ from torch import Tensor
 from .. import _check
 from ..graph import CSR, Graph
 from . import cpu, cuda, recurrence
+from .inputs import full_precision
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,6 @@ def run(
         query, key, value, hop_weights, *matrix, *transpose, hops, float(eps), kept, backend
     )
     return out
-
-
-def full_precision(tensor: Tensor) -> torch.autocast:
-    """Autocast off: a caller's must not reach the products inside."""
-    return torch.autocast(tensor.device.type, enabled=False)
 
 
 @torch.library.custom_op("subtree_attention::forward", mutates_args=())

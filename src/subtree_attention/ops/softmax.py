@@ -8,7 +8,6 @@ features (`feature_maps.SoftmaxFeatures`) approximate it at the cost of a walk.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..graph import CSR, Graph, csr_rows
-from .recurrence import divide
+from . import recurrence, roots
 
 MAX_ENTRIES = 50_000_000
 """Most non-zeros that the powers of A may have in all (16 bytes each)."""
@@ -54,14 +53,6 @@ def _levels(
     for power in powers(graph, hops):
         rowptr, col, weight = (t.to(graph.device) for t in power[:3])
         yield _level(query, key, value, CSR(rowptr, col, weight.to(value)), eps)
-
-
-def pair_attention(
-    query: Tensor, key: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
-) -> Tensor:
-    """The attention of root `row` on node `col` for E masked-in pairs: [B, H, d] -> [E, H]."""
-    weights, total = _weigh(query, key, row, col, mask, eps)
-    return divide(weights, total[row])
 
 
 def powers(graph: Graph, hops: int) -> list[CSR]:
@@ -141,23 +132,8 @@ def _attend(
     query: Tensor, key: Tensor, value: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
 ) -> Tensor:
     """Attention of B roots over E masked-in pairs: [B, H, d], [N, H, c] -> [B, H, c]."""
-    weights, total = _weigh(query, key, row, col, mask, eps)
+    scores = roots.pair_scores(query, key, row, col, softmax=True)
+    weights, total = roots.weigh(mask, scores, eps, True, row, len(query))
     sums = value.new_zeros(*query.shape[:2], value.size(-1))
     sums = sums.index_add(0, row, weights[..., None] * value[col])
-    return divide(sums, total[..., None])
-
-
-def _weigh(
-    query: Tensor, key: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
-    """Weight of each pair [E, H] and their sum at each root [B, H], both over exp(row maximum)."""
-    scores = (query[row] * key[col]).sum(-1) / math.sqrt(query.size(-1))
-    scores = scores.masked_fill(mask[:, None] == 0, -torch.inf)  # an edge of weight 0 is no edge
-    peak = scores.new_full(query.shape[:2], -torch.inf)
-    peak = peak.scatter_reduce(0, row[:, None].expand_as(scores), scores.detach(), "amax")
-    peak = torch.where(peak.isfinite(), peak, 0)
-    weights = mask[:, None] * torch.exp(scores - peak[row])
-    total = torch.zeros_like(peak).index_add(0, row, weights)
-    if eps:  # eps belongs to the sum of the plain exponentials
-        total = total + eps * torch.exp(-peak)
-    return weights, total
+    return recurrence.divide(sums, total[..., None])

@@ -1,0 +1,126 @@
+"""What the operators ask of their inputs, and how these are made ready: once, before a backend."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _check, feature_maps
+from ..feature_maps import FeatureMap
+from ..graph import Graph
+
+
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """Autocast off: a caller's must not reach the products inside."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def check_eps(eps: float) -> float:
+    """Return `eps` if it is a finite number of at least 0."""
+    if isinstance(eps, bool) or not isinstance(eps, int | float | np.floating):
+        raise TypeError(f"eps must be a number, got {eps!r}")
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
+    return eps
+
+
+def check_graph(graph: Graph) -> None:
+    """Refuse what is no Graph."""
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            f"graph must be a subtree_attention.Graph, got {type(graph).__name__}: "
+            "Graph(edge_index, num_nodes) makes one"
+        )
+
+
+def check_heads(
+    query: Tensor, key: Tensor, value: Tensor, graph: Graph | None = None
+) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """Query, key and value as [N, H, .], and whether they came without a head axis.
+
+    With a graph, they must lie on its nodes.
+    """
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        _check.floating(name, tensor)
+        if tensor.dim() not in (2, 3):
+            raise ValueError(
+                f"{name} must have shape [N, H, channels] or [N, channels], "
+                f"got {_check.shape(tensor)}"
+            )
+        if graph is not None:
+            _check_on_graph(name, tensor, graph)
+    if query.shape != key.shape:
+        raise ValueError(
+            f"query and key must have the same shape, got {_check.shape(query)} "
+            f"and {_check.shape(key)}"
+        )
+    if 0 in (query.size(-1), value.size(-1)):
+        raise ValueError(
+            f"a head needs channels, got queries {_check.shape(query)} and values "
+            f"{_check.shape(value)}"
+        )
+    if query.shape[:-1] != value.shape[:-1]:
+        raise ValueError(
+            "query and value must have the same number of nodes and heads, got "
+            f"{_check.shape(query)} and {_check.shape(value)}"
+        )
+    if value.dim() == 2:
+        return query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1), True
+    return query, key, value, False
+
+
+def _check_on_graph(name: str, tensor: Tensor, graph: Graph) -> None:
+    if tensor.size(0) != graph.num_nodes:
+        raise ValueError(
+            f"{name} has {tensor.size(0)} rows, but the graph has {graph.num_nodes} nodes"
+        )
+    if tensor.device != graph.device:
+        raise ValueError(
+            f"{name} is on {tensor.device}, but the graph is on {graph.device}: "
+            "move it with graph.to(device)"
+        )
+
+
+def check_hop_weights(hop_weights: Tensor | None, hops: int, heads: int) -> Tensor | None:
+    """Hop weights as [K + 1, H]."""
+    if hop_weights is None:
+        return None
+    _check.floating("hop_weights", hop_weights)
+    if hop_weights.shape == (hops + 1,):
+        return hop_weights[:, None].expand(hops + 1, heads)
+    if hop_weights.shape != (hops + 1, heads):
+        raise ValueError(
+            f"hop_weights must have shape [{hops + 1}] or [{hops + 1}, {heads}] for {hops} hops "
+            f"and {heads} heads, got {_check.shape(hop_weights)}"
+        )
+    return hop_weights
+
+
+def one_dtype(
+    query: Tensor, key: Tensor, value: Tensor, hop_weights: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The widest dtype of the inputs, float32 at least."""
+    dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
+    dtype = torch.promote_types(dtype, torch.float32)
+    weights = None if hop_weights is None else hop_weights.to(dtype)
+    return query.to(dtype), key.to(dtype), value.to(dtype), weights
+
+
+def map_features(
+    feature_map: str | FeatureMap, query: Tensor, key: Tensor
+) -> tuple[Tensor, Tensor]:
+    """phi(q), phi(k): [N, H, d] -> [N, H, m]; q and k themselves for the exact softmax."""
+    if feature_maps.is_softmax(feature_map):
+        return query, key
+    phi = feature_maps.fixed(feature_map)
+    mapped_query, mapped_key = phi(query), phi(key)
+    for features, given in ((mapped_query, query), (mapped_key, key)):
+        feature_maps.check_output(features, given)
+        # A look at values makes a GPU wait, so there a user's map is trusted.
+        user_defined = not feature_maps.built_in(feature_map)
+        if user_defined and features.device.type == "cpu" and not torch.compiler.is_compiling():
+            feature_maps.check_non_negative(features)
+    return mapped_query.to(query.dtype), mapped_key.to(key.dtype)
