@@ -1,43 +1,81 @@
-"""Subtree attention (STA) and STAGNN for PyTorch Geometric."""
+"""Subtree attention (STA) and STAGNN for PyTorch Geometric.
+
+Names are found when they are first used (PEP 562), so that importing this package imports neither
+torch nor anything else. A new public name takes a line in `_HOMES` and one below TYPE_CHECKING,
+and must not be the name of a module of this folder, which would take its place once imported.
+"""
 
 __version__ = "0.1.0"
 
-from . import datasets, feature_maps, ops
-from .datasets.tables import from_networkx, from_npz, from_pyg, from_tables
-from .explanations import Explainer, Explanation, STAExplainer, explain
-from .graph import Graph
-from .nn import STAGNN, STAConv, aggregation, global_attention
-from .ops import attention, subtree_attention
-from .runs.evaluate import load_data
-from .runs.folder import load
-from .runs.predict import predict
-from .train.config import Config
-from .train.loop import fit
-from .train.recipes import recipe
+TYPE_CHECKING = False  # typing's, without importing typing
+if TYPE_CHECKING:
+    from . import datasets as datasets
+    from . import feature_maps as feature_maps
+    from . import ops as ops
+    from .datasets.tables import from_networkx as from_networkx
+    from .datasets.tables import from_npz as from_npz
+    from .datasets.tables import from_pyg as from_pyg
+    from .datasets.tables import from_tables as from_tables
+    from .explanations import Explainer as Explainer
+    from .explanations import Explanation as Explanation
+    from .explanations import STAExplainer as STAExplainer
+    from .explanations import explain as explain
+    from .graph import Graph as Graph
+    from .nn import STAGNN as STAGNN
+    from .nn import STAConv as STAConv
+    from .nn import aggregation as aggregation
+    from .nn import global_attention as global_attention
+    from .ops import attention as attention
+    from .ops import subtree_attention as subtree_attention
+    from .runs.evaluate import load_data as load_data
+    from .runs.folder import load as load
+    from .runs.predict import predict as predict
+    from .train.config import Config as Config
+    from .train.loop import fit as fit
+    from .train.recipes import recipe as recipe
 
-__all__ = [
-    "STAGNN",
-    "Config",
-    "Explainer",
-    "Explanation",
-    "Graph",
-    "STAConv",
-    "STAExplainer",
-    "aggregation",
-    "attention",
-    "datasets",
-    "explain",
-    "feature_maps",
-    "fit",
-    "from_networkx",
-    "from_npz",
-    "from_pyg",
-    "from_tables",
-    "global_attention",
-    "load",
-    "load_data",
-    "ops",
-    "predict",
-    "recipe",
-    "subtree_attention",
-]
+_HOMES = {
+    "STAGNN": "nn",
+    "Config": "train.config",
+    "Explainer": "explanations",
+    "Explanation": "explanations",
+    "Graph": "graph",
+    "STAConv": "nn",
+    "STAExplainer": "explanations",
+    "aggregation": "nn",
+    "attention": "ops",
+    "datasets": "",
+    "explain": "explanations",
+    "feature_maps": "",
+    "fit": "train.loop",
+    "from_networkx": "datasets.tables",
+    "from_npz": "datasets.tables",
+    "from_pyg": "datasets.tables",
+    "from_tables": "datasets.tables",
+    "global_attention": "nn",
+    "load": "runs.folder",
+    "load_data": "runs.evaluate",
+    "ops": "",
+    "predict": "runs.predict",
+    "recipe": "train.recipes",
+    "subtree_attention": "ops",
+}
+"""Where each public name is found; it is itself a module where nothing is said."""
+
+__all__ = [*_HOMES]
+
+if not TYPE_CHECKING:  # or every name would pass
+
+    def __getattr__(name: str) -> object:
+        """A public name on its first use; from then on it is an attribute like any other."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        module = import_module(f".{_HOMES[name] or name}", __name__)
+        value = globals()[name] = getattr(module, name) if _HOMES[name] else module
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,12 +1,14 @@
-"""Checks of what a user passes in, and the words in which a refusal is put."""
+"""Checks of what a user passes in, and the words in which a refusal is put; without torch."""
+
+from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def known(what: str, name: Any, allowed: Iterable[str]) -> str:
@@ -33,14 +35,14 @@ def integer(what: str, value: Any, least: int) -> int:
 
 def finite(what: str, values: Tensor) -> None:
     """Refuse NaN and infinity. It looks at values, so it belongs where data enters only."""
-    if values.is_floating_point() and not bool(torch.isfinite(values).all()):
-        bad = int((~torch.isfinite(values)).sum())
+    if values.is_floating_point() and not bool(values.isfinite().all()):
+        bad = int((~values.isfinite()).sum())
         raise ValueError(f"{what} must be finite, but {bad} of {values.numel()} values are not")
 
 
 def floating(what: str, values: Any) -> None:
     """Refuse whatever is not a tensor of floating-point numbers."""
-    if not isinstance(values, Tensor):
+    if not callable(getattr(values, "is_floating_point", None)):
         raise TypeError(f"{what} must be a torch.Tensor, got {type(values).__name__}")
     if not values.is_floating_point():
         raise TypeError(f"{what} must hold floating-point numbers, got {values.dtype}")
