@@ -31,7 +31,7 @@ from subtree_attention.runs import folder as store
 from subtree_attention.train.loop import choose_device
 
 app = typer.Typer(
-    name="experiments",
+    name="python -m experiments",
     help="The paper's experiments, and the benchmarks.",
     no_args_is_help=True,
     add_completion=False,

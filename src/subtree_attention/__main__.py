@@ -1,12 +1,70 @@
-"""`python -m subtree_attention` is the same as the command `sta`."""
+"""`python -m subtree_attention` is the same as the command `sta`.
 
+Ctrl-C ends it with one line and exit code 130 from here on, while torch is imported too: so this
+file imports next to nothing, and the command line only once Ctrl-C is taken care of.
+"""
+
+from __future__ import annotations
+
+import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
-def main() -> None:
-    """Start the command line, or say what it lacks: the library works without typer and rich."""
+
+def main(command_line: str = "subtree_attention.cli") -> None:
+    """Start a command line, which is a module with a function `main`; Ctrl-C ends it in words."""
     try:
-        from .cli import main as command_line
+        _listen()
+        _load(command_line).main()
+    except KeyboardInterrupt:
+        _leave()
+
+
+def _listen() -> None:
+    """Take care of Ctrl-C, unless whoever started us wants it ignored."""
+    import atexit
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
+        # Runs last: threads are joined, all is done, and the interpreter takes itself apart.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C: a KeyboardInterrupt, for whoever has something to save. Within an import, the end:
+    libraries swallow the exception there, or make another of it. After the command too.
+    """
+    running = False
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            _leave()
+        running |= frame.f_code is main.__code__
+        frame = frame.f_back
+    if not running:
+        _leave()
+    raise KeyboardInterrupt
+
+
+def _leave() -> NoReturn:
+    """End at once: unwinding would run the code of libraries, and could be interrupted again."""
+    try:
+        sys.stdout.flush()
+    finally:
+        os.write(2, b"\nStopped.\n" if os.isatty(2) else b"Stopped.\n")
+        os._exit(130)
+
+
+def _load(command_line: str):  # type: ignore[no-untyped-def]
+    """The module, or what it lacks in words: the library works without typer and rich."""
+    from importlib import import_module
+
+    try:
+        return import_module(command_line)
     except ModuleNotFoundError as missing:
         package = (missing.name or "").partition(".")[0]
         if package not in ("typer", "rich"):
@@ -15,7 +73,6 @@ def main() -> None:
             f"error: the command line needs {package}, which is not installed: pip install "
             "typer rich. From Python, subtree_attention.fit and its siblings work without it."
         )
-    command_line()
 
 
 if __name__ == "__main__":

@@ -23,8 +23,13 @@ __all__ = ["about", "main", "runs", "training"]
 
 def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:
     """Entry point: errors in plain words. `STA_TRACEBACK=1` shows where they come from."""
-    try:
-        sys.exit(app(arguments, standalone_mode=False))
+    command = typer.main.get_command(app)
+    try:  # not app(), which makes a silent end of Ctrl-C
+        words = sys.argv[1:] if arguments is None else arguments
+        with command.make_context(app.info.name, words) as here:
+            sys.exit(command.invoke(here))
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
     except (ValueError, FileNotFoundError) as error:
         _fail(error, str(error), 2)
     except Exception as error:
