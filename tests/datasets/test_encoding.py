@@ -189,7 +189,7 @@ def test_repr():
 def test_same_bytes_with_one_thread_and_with_two():
     program = (
         "import hashlib\n"
-        "from subtree_attention import data as datasets\n"
+        "from subtree_attention import datasets\n"
         "graph = datasets.LaplacianEncoding()(datasets.load('digits'))\n"
         "print(hashlib.sha256(graph.laplacian_encoding.numpy().tobytes()).hexdigest())"
     )

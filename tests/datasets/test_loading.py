@@ -152,7 +152,7 @@ def test_several_processes_may_load_for_the_first_time_at_once(mirror, tmp_path)
     # Also the place to see that nothing warns: PyTorch's "beta state" comes once in each process.
     program = (
         "import sys, warnings\n"
-        "from subtree_attention import data as datasets\n"
+        "from subtree_attention import datasets\n"
         "warnings.simplefilter('error')\n"
         "data = datasets.load('cora', data_dir=sys.argv[1], mirror=sys.argv[2])\n"
         "print(data.num_edges)"

@@ -330,7 +330,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "ids twice": (spoil_json("ids.json", lambda ids: ["p1", *ids[1:]]), "a text twice"),
     "ids few": (spoil_json("ids.json", lambda ids: ids[:-1]), "is broken"),
     "ids numbers": (spoil_json("ids.json", lambda ids: list(range(60))), "no list of texts"),
-    "columns": (spoil_json("columns.json", lambda c: c | {"recipe": {}}), "no recipe of tables"),
+    "columns": (spoil_json("columns.json", lambda c: c | {"recipe": {}}), "no schema of tables"),
     "not a table": (spoil_json("columns.json", lambda c: [1]), "is broken"),
     "no classes": (spoil_json("columns.json", lambda c: {"a": 1}), "'classes' is missing"),
     "edges": (spoil_tensor("edge_index", lambda t: t + 60), "edge_index does not fit"),

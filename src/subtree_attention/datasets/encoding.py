@@ -12,7 +12,14 @@ its eigenvectors is as good; the one returned is the same every time on one mach
 between machines.
 """
 
+from __future__ import annotations
+
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -21,12 +28,13 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 from threadpoolctl import threadpool_limits
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.data.datapipes import functional_transform
-from torch_geometric.transforms import BaseTransform
 
 from .. import _check
+from ..io import FileError, read_tensors, write_tensors
 from .features import append_columns
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 # Components up to this size are solved densely, many at a time; ARPACK is for the large ones.
 DENSE_UP_TO = 256
@@ -45,12 +53,16 @@ Operator = Callable[[np.ndarray], np.ndarray]  # from [n] to [n], symmetric
 Pair = tuple[float, np.ndarray, np.ndarray]  # eigenvalue, nodes [n], vector [n]
 
 
-@functional_transform("add_laplacian_encoding")
-class LaplacianEncoding(BaseTransform):
+FORMAT = 1
+"""Of kept eigenvectors; it goes up when other ones are computed."""
+
+
+class LaplacianEncoding:
     """Append m Laplacian eigenvectors to the features, and keep them as `laplacian_encoding`.
 
-    Each column has unit norm and is zero outside one component; its sign is fixed by making its
-    largest entry positive. Isolated nodes get zeros; columns that a small graph lacks are zero.
+    A transform of PyG: it takes a `Data` and returns a shallow copy. Each column has unit norm and
+    is zero outside one component; its sign is fixed by making its largest entry positive. Isolated
+    nodes get zeros; columns that a small graph lacks are zero.
 
     Args:
         m: number of eigenvectors.
@@ -63,17 +75,50 @@ class LaplacianEncoding(BaseTransform):
     def __init__(self, m: int = 3) -> None:
         self.m = _check.integer("m, the number of eigenvectors,", m, 0)
 
-    def forward(self, data: Data) -> Data:
+    def __call__(self, data: Data) -> Data:
         if data.edge_index is None or data.num_nodes is None:
             raise ValueError("the Laplacian encoding needs a graph with edge_index and num_nodes")
-        vectors, _ = laplacian_eigenvectors(data.edge_index, data.num_nodes, self.m)
-        encoding = torch.from_numpy(vectors).to(data.edge_index.device, torch.float32)
+        data, encoding = copy(data), encoding_of(data.edge_index, data.num_nodes, self.m)
         data.laplacian_encoding = encoding
         data.x = encoding if data.x is None else append_columns(data.x, encoding)
         return data
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(m={self.m})"
+
+
+def encoding_of(edge_index: Tensor, num_nodes: int, m: int, kept: Path | None = None) -> Tensor:
+    """The encoding of a graph [N, m], float32, on the device of its edges [2, E].
+
+    Args:
+        edge_index: as in `laplacian_eigenvectors`, like num_nodes and m.
+        kept: file that holds the encoding of this graph from its second use on, if any.
+    """
+    header = {"format": FORMAT, "nodes": num_nodes, "edges": checksum(edge_index)}
+    encoding = None if kept is None else _kept(kept, header, (num_nodes, m))
+    if encoding is None:
+        vectors, _ = laplacian_eigenvectors(edge_index, num_nodes, m)
+        encoding = torch.from_numpy(vectors).to(torch.float32)
+        if kept is not None:
+            with suppress(OSError):  # it only costs time at the next use
+                write_tensors(kept, {"encoding": encoding}, header | {"values": checksum(encoding)})
+    return encoding.to(edge_index.device)
+
+
+def _kept(path: Path, header: dict[str, Any], shape: tuple[int, int]) -> Tensor | None:
+    """The encoding in a file, if it is of this graph and not damaged."""
+    try:
+        tensors, found = read_tensors(path)
+        encoding = tensors["encoding"]
+        good = found == header | {"values": checksum(encoding)} and encoding.shape == shape
+    except (FileError, KeyError):
+        return None
+    return encoding if good else None
+
+
+def checksum(tensor: Tensor) -> str:
+    """The CRC-32 of a tensor's bytes."""
+    return f"{zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()):08x}"
 
 
 def laplacian_eigenvectors(

@@ -5,9 +5,12 @@ label); "own" are the splits that a graph brings along; "fixed" is one published
 Results on different kinds of split are not comparable.
 """
 
+from __future__ import annotations
+
 import copy
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +22,48 @@ from .folders import Folder, MissingData, data_folder, mirror_folder
 from .readers import OWN_TEST, OWN_TRAIN, OWN_VAL
 from .registry import GraphInfo, info
 
-Masks = tuple[Tensor, Tensor, Tensor]
 MASKS = ("train_mask", "val_mask", "test_mask")
-"""What they are called in PyG."""
+"""What the parts of a split are called in PyG."""
 
 # Per cent of the nodes for training and for validation; the test part is the rest.
 PROTOCOLS = {"A": (50, 25), "B": (60, 20)}
 
+# What the bits of a code mean, in the order of the parts.
+BITS = (1, 2, 4)
 
-def random_split(num_nodes: int, protocol: str, seed: int) -> Masks:
+
+class Split(NamedTuple):
+    """Which nodes are for what: masks, bool [N] each."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+    def part(self, node: int) -> str | None:
+        """ "train", "val" or "test"; None for a node that is in no part."""
+        return next((name for name, mask in self._asdict().items() if bool(mask[node])), None)
+
+    def to(self, device: str | torch.device) -> Split:
+        return Split(*(mask.to(device) for mask in self))
+
+    @classmethod
+    def from_codes(cls, codes: Tensor) -> Split:
+        """The inverse of `own_codes`, for codes [N] of one split."""
+        return cls(*(codes & bit > 0 for bit in BITS))
+
+
+def own_codes(train: Tensor, val: Tensor, test: Tensor) -> Tensor:
+    """Masks [N] or [N, S] as one code for each node and split, int8 [N, S].
+
+    A code is the sum of 1 for training, 2 for validation and 4 for test; 0 is in no part.
+    """
+    masks = (mask.reshape(len(mask), -1).to(torch.int8) for mask in (train, val, test))
+    return torch.stack([bit * mask for bit, mask in zip(BITS, masks, strict=True)]).sum(
+        0, dtype=torch.int8
+    )
+
+
+def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
     """A random split over all nodes; the same arguments always give the same split.
 
     Args:
@@ -49,7 +85,7 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Masks:
     return _masks(num_nodes, *parts)
 
 
-def labelled_split(labels: Tensor, protocol: str, seed: int) -> Masks:
+def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
     """A random split of each class, so that small ones are in every part as far as they reach.
 
     Args:
@@ -141,7 +177,7 @@ def known_split(split: str | None, graph: GraphInfo | None) -> str:
     return split
 
 
-def _own_split(data: Data, index: int) -> Masks:
+def _own_split(data: Data, index: int) -> Split:
     """Column `index` of the graph's own_splits [N, S] as three masks."""
     count = data.own_splits.shape[1]
     if index >= count:
@@ -152,10 +188,10 @@ def _own_split(data: Data, index: int) -> Masks:
             f"graph {data.name!r} has {have} of its own; {index} is past the end (fewer runs?)"
         )
     codes = data.own_splits[:, index]
-    return codes == OWN_TRAIN, codes == OWN_VAL, codes == OWN_TEST
+    return Split(codes == OWN_TRAIN, codes == OWN_VAL, codes == OWN_TEST)
 
 
-def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Masks:
+def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Split:
     """The published split of a graph, from its file with the arrays train, valid and test."""
     name = str(graph.fixed_split)
     path = next((p / name for p in (folder, mirror) if p and (p / name).is_file()), None)
@@ -179,10 +215,10 @@ def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Masks:
     return _masks(graph.num_nodes, *parts)
 
 
-def _masks(num_nodes: int, train: Tensor, val: Tensor, test: Tensor) -> Masks:
+def _masks(num_nodes: int, train: Tensor, val: Tensor, test: Tensor) -> Split:
     """Node indices as masks [N]."""
 
     def mask(nodes: Tensor) -> Tensor:
         return torch.zeros(num_nodes, dtype=torch.bool).index_fill_(0, nodes, True)
 
-    return mask(train), mask(val), mask(test)
+    return Split(mask(train), mask(val), mask(test))

@@ -22,7 +22,7 @@ from .. import _check
 from ..datasets.features import from_named_parts, named_parts, values_of
 from ..datasets.splits import MASKS
 from ..datasets.tables.build import describe
-from ..datasets.tables.recipe import Report, TableRecipe
+from ..datasets.tables.schema import TableNotes, TableSchema
 from ..graph import index_dtype
 from . import folder as store
 from .folder import RunFolderError
@@ -63,8 +63,8 @@ def read(folder: Path) -> Data:
     ids, about = store.read_json(folder / IDS), store.read_json(folder / COLUMNS)
     try:
         ids, classes = _words(ids, IDS), _words(about["classes"], "classes")
-        recipe = TableRecipe.from_dict(about["recipe"])
-        report = Report.from_dict(about["report"])
+        recipe = TableSchema.from_dict(about["recipe"])
+        report = TableNotes.from_dict(about["report"])
         data = _checked(stored, header["num_features"], len(ids), len(classes))
         if data.x.size(1) != recipe.width:
             raise ValueError(f"{data.x.size(1)} features, but columns for {recipe.width}")

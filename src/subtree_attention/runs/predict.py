@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from .. import datasets
 from ..datasets.tables.build import apply_recipe, join_tables
 from ..datasets.tables.lazy import pl
-from ..datasets.tables.recipe import Report
+from ..datasets.tables.schema import TableNotes
 from ..graph import Graph
 from ..nn import STAGNN
 from ..tasks.calibration import Calibration, calibrate
@@ -51,7 +51,7 @@ class Predictions:
     labels: np.ndarray
     calibration: Calibration
     run: Path
-    report: Report | None = field(default=None)
+    report: TableNotes | None = field(default=None)
 
     @property
     def predicted(self) -> list[str]:
@@ -148,7 +148,7 @@ def new_graph(
     else:
         data, start = apply_recipe(old.recipe, old.classes, nodes, edges, unknown_ends), 0
     if config.encoding:
-        data.report.notes.append(
+        data.report.words.append(
             "the model uses Laplacian eigenvectors, which are others on another graph: "
             "trust its predictions there less than the calibration says"
         )

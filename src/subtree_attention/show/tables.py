@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..datasets.tables.recipe import Report
+from ..datasets.tables.schema import TableNotes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,7 +13,7 @@ SHOWN = 40
 """Columns that are listed; the rest is counted."""
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: TableNotes, console: Console) -> None:
     """Print a line for each column, and the notes."""
     from rich.markup import escape
     from rich.table import Table
@@ -30,5 +30,5 @@ def show(report: Report, console: Console) -> None:
     console.print(table)
     if len(report.columns) > SHOWN:
         console.print(f"and {len(report.columns) - SHOWN:,} columns more")
-    for note in report.notes:
+    for note in report.words:
         console.print(note, soft_wrap=True, markup=False)

@@ -55,7 +55,7 @@ def test_what_the_graph_holds(data: Data) -> None:
     assert [column.kind for column in data.recipe.columns] == ["number", "category", "text", "tags"]
     assert data.x.shape == (60, data.recipe.width)
     assert "train_mask" not in data
-    assert any("10 to be predicted" in note for note in data.report.notes)
+    assert any("10 to be predicted" in note for note in data.report.words)
 
 
 def test_ids_of_any_type_are_the_same_as_text() -> None:
@@ -91,7 +91,7 @@ def test_everything_that_is_done_to_edges_is_counted() -> None:
     nodes = {"id": ["a", "b", "c"], "v": [1, 2, 3], "label": ["x", "y", "x"]}
     edges = {"from": ["a", "b", "a", "c", "z"], "to": ["b", "a", "c", "c", "a"], "since": [1] * 5}
     data = sta.from_tables(nodes, edges, target="label", unknown_ends="drop")
-    notes = "\n".join(data.report.notes)
+    notes = "\n".join(data.report.words)
     for words in (
         "5 rows, 5 edges (both directions)",
         "1 edge to unknown nodes, dropped (the first: z -> a)",
@@ -113,7 +113,7 @@ def test_a_split_column_gives_masks_of_labelled_nodes() -> None:
     data = sta.from_tables(nodes, {"s": [0], "t": [1]}, target="label", split_column="fold")
     masks = [data[f"{part}_mask"].nonzero().flatten().tolist() for part in ("train", "val", "test")]
     assert masks == [[0, 1], [2], [3]]
-    assert "1 node of the split without a label, in no part" in data.report.notes
+    assert "1 node of the split without a label, in no part" in data.report.words
     assert [column.name for column in data.recipe.columns] == ["v"]
 
 
@@ -226,7 +226,7 @@ def test_words_for_nothing_are_no_labels() -> None:
     data = sta.from_tables({"id": range(10), "l": labels}, {"a": [0], "b": [1]}, target="l")
     assert data.classes == ["x", "y"]
     assert int((data.y < 0).sum()) == 6
-    notes = "\n".join(data.report.notes)
+    notes = "\n".join(data.report.words)
     assert "4 with a label, 2 classes (x 2, y 2); 6 to be predicted" in notes
     assert "5 labels 'NA', 'None', 'nan', 'null': taken as not known" in notes
 
@@ -265,7 +265,7 @@ def test_what_pyg_data_has_and_is_not_used_is_told() -> None:
     graph = {"x": torch.rand(4, 2), "edge_index": torch.tensor([[0], [1]])}
     data = sta.from_pyg(Data(**graph, y=torch.tensor([[0], [1], [0], [1]]), **more))
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert "not used: train_mask, edge_attr" in data.report.notes[-1]
+    assert "not used: train_mask, edge_attr" in data.report.words[-1]
 
 
 def test_what_is_no_table_is_refused() -> None:

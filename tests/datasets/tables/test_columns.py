@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from subtree_attention.datasets.tables import TableError, TableRecipe
+from subtree_attention.datasets.tables import TableError, TableSchema
 from subtree_attention.datasets.tables.columns import (
     Category,
     Number,
@@ -21,7 +21,7 @@ from subtree_attention.datasets.tables.columns import (
 )
 from subtree_attention.datasets.tables.infer import fit_columns
 from subtree_attention.datasets.tables.read import Table
-from subtree_attention.datasets.tables.recipe import encode
+from subtree_attention.datasets.tables.schema import encode
 
 
 def table(**columns: list) -> Table:
@@ -167,7 +167,7 @@ def test_many_words_make_a_sparse_matrix_few_a_dense_one() -> None:
     for columns, layout in (({"t": words}, torch.sparse_csr), ({"v": range(200)}, torch.strided)):
         source = Table("nodes", pl.DataFrame(columns))
         fitted, _ = fit_columns(source, None, set())
-        recipe = TableRecipe("id", None, None, False, tuple(fitted))
+        recipe = TableSchema("id", None, None, False, tuple(fitted))
         x, _ = encode(recipe, source)
         assert x.layout == layout
         assert x.shape == (200, recipe.width)

@@ -140,7 +140,7 @@ def test_a_file_that_is_no_parquet_is_named(write: Callable[..., Path]) -> None:
 def test_without_polars_the_reason_is_said_and_the_rest_works() -> None:
     code = "import sys; sys.modules['polars'] = None; import subtree_attention as sta; "
     code += "sta.recipe('cora'); sta.from_tables('nodes.csv', 'edges.csv')"
-    source = str(Path(__file__).parents[2] / "src")
+    source = str(Path(__file__).parents[3] / "src")
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": source}, capture_output=True, text=True
     )

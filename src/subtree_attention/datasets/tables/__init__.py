@@ -5,13 +5,13 @@ Tables are read with polars: `pip install "subtree-attention[tables]"`.
 
 from .build import apply_recipe, from_tables, join_tables
 from .read import TableError
-from .recipe import Report, TableRecipe
+from .schema import TableNotes, TableSchema
 from .sources import from_networkx, from_npz, from_pyg
 
 __all__ = [
-    "Report",
     "TableError",
-    "TableRecipe",
+    "TableNotes",
+    "TableSchema",
     "apply_recipe",
     "from_networkx",
     "from_npz",

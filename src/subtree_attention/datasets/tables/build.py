@@ -17,7 +17,7 @@ from .infer import fit_columns
 from .labels import find_classes, rare, read_labels, read_split
 from .lazy import pl
 from .read import Table, TableError, counted, read_table
-from .recipe import Report, TableRecipe, encode
+from .schema import TableNotes, TableSchema, encode
 
 
 def from_tables(
@@ -68,22 +68,22 @@ def from_tables(
     ends = find_ends(links, source, dest, weight)
     classes = [] if target is None else find_classes(people, target)
     columns, left_out = fit_columns(people, features, taken)
-    recipe = TableRecipe(id, target, ends, directed, tuple(columns), left_out)
+    recipe = TableSchema(id, target, ends, directed, tuple(columns), left_out)
     data = _assemble(
         recipe, classes, people, ids, read_edges(links, ends, ids, directed, unknown_ends)
     )
     if target is not None:
-        data.report.notes += rare(data.y.numpy(), classes)
+        data.report.words += rare(data.y.numpy(), classes)
     if split_column is not None:
         masks, notes = read_split(people, split_column, data.y.numpy())
-        data.report.notes += notes
+        data.report.words += notes
         for part, mask in masks.items():
             data[f"{part}_mask"] = torch.from_numpy(mask)
     return data
 
 
 def apply_recipe(
-    recipe: TableRecipe, classes: list[str], nodes: Any, edges: Any, unknown_ends: str = "error"
+    recipe: TableSchema, classes: list[str], nodes: Any, edges: Any, unknown_ends: str = "error"
 ) -> Data:
     """Other tables with the same columns as a graph, by what was learnt from the first ones."""
     people, links, ids = _other_tables(recipe, nodes, edges)
@@ -140,7 +140,7 @@ def read_ids(table: Table, column: str) -> pl.Series:
     return ids
 
 
-def _other_tables(recipe: TableRecipe, nodes: Any, edges: Any) -> tuple[Table, Table, pl.Series]:
+def _other_tables(recipe: TableSchema, nodes: Any, edges: Any) -> tuple[Table, Table, pl.Series]:
     """The tables and the ids, if all columns are there that the recipe needs."""
     if recipe.ends is None:
         raise TableError("this model was not trained on a table of edges: predict from Python")
@@ -154,7 +154,7 @@ def _other_tables(recipe: TableRecipe, nodes: Any, edges: Any) -> tuple[Table, T
 
 
 def _assemble(
-    recipe: TableRecipe, classes: list[str], people: Table, ids: pl.Series, edges: Edges
+    recipe: TableSchema, classes: list[str], people: Table, ids: pl.Series, edges: Edges
 ) -> Data:
     x, lines = encode(recipe, people)
     if recipe.target is not None and recipe.target in people.frame.columns:
@@ -164,10 +164,10 @@ def _assemble(
     data = Data(x=x, y=torch.from_numpy(labels))
     _set_edges(data, edges.index, edges.weight)
     notes.insert(0, _which_columns(recipe))
-    return describe(data, ids.to_list(), classes, recipe, Report(lines, notes + edges.notes))
+    return describe(data, ids.to_list(), classes, recipe, TableNotes(lines, notes + edges.notes))
 
 
-def _which_columns(recipe: TableRecipe) -> str:
+def _which_columns(recipe: TableSchema) -> str:
     """Which columns hold the graph: they may have been guessed."""
     assert recipe.ends is not None  # there are tables
     source, dest = recipe.ends.source, recipe.ends.dest
@@ -181,7 +181,7 @@ def _set_edges(data: Data, index: np.ndarray, weight: np.ndarray | None) -> None
 
 
 def describe(
-    data: Data, ids: list[str], classes: list[str], recipe: TableRecipe, report: Report
+    data: Data, ids: list[str], classes: list[str], recipe: TableSchema, report: TableNotes
 ) -> Data:
     """A graph with what tells people what its numbers are."""
     data.ids, data.classes, data.recipe, data.report = ids, classes, recipe, report

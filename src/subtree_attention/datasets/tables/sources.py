@@ -23,7 +23,7 @@ from ..splits import MASKS
 from .build import describe, from_tables
 from .columns import Matrix
 from .read import TableError
-from .recipe import ColumnLine, Report, TableRecipe
+from .schema import ColumnLine, TableNotes, TableSchema
 
 
 def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Data:
@@ -150,7 +150,7 @@ def _from_tensors(
         if values.shape != (num_nodes,) or values.dtype != torch.bool:
             raise TableError(f"{name}: {mask} must be true or false for each of the nodes")
         data[mask] = values & (y >= 0)
-    recipe = TableRecipe("id", None, None, True, (Matrix("x", x.size(1)),))
+    recipe = TableSchema("id", None, None, True, (Matrix("x", x.size(1)),))
     known = int((y >= 0).sum())
     notes = [f"{name}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes"]
     notes.append(f"{edge_index.size(1):,} edges, as they are")
@@ -160,7 +160,7 @@ def _from_tensors(
             "are edge_weight)"
         )
     return describe(
-        data, ids, classes, recipe, Report([ColumnLine("x", "matrix", x.size(1), 0)], notes)
+        data, ids, classes, recipe, TableNotes([ColumnLine("x", "matrix", x.size(1), 0)], notes)
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from ...datasets.tables.recipe import Report
+from ...datasets.tables.schema import TableNotes
 from ...explanations import Explainer
 from ...graph import Graph
 from ...nn import STAGNN
@@ -90,7 +90,7 @@ class Findings:
     bins: tuple[list[Bin], list[Bin]]
     hop_weights: np.ndarray | None
     gates: np.ndarray | None
-    table: Report | None
+    table: TableNotes | None
     mistakes: list[Mistake]
     wrong: int
 

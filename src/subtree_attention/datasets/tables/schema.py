@@ -19,7 +19,7 @@ from .values import Encoded
 
 
 @dataclass(frozen=True, repr=False)
-class TableRecipe:
+class TableSchema:
     """The columns of two tables and what each is for.
 
     Attributes:
@@ -43,7 +43,7 @@ class TableRecipe:
         return sum(column.width for column in self.columns)
 
     def __repr__(self) -> str:
-        return f"TableRecipe({len(self.columns)} columns, {self.width} features)"
+        return f"TableSchema({len(self.columns)} columns, {self.width} features)"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -52,23 +52,23 @@ class TableRecipe:
         return {**vars(self), "ends": ends, "columns": columns}
 
     @classmethod
-    def from_dict(cls, content: Any) -> TableRecipe:
+    def from_dict(cls, content: Any) -> TableSchema:
         """The inverse of `to_dict`; what does not fit is a `ValueError`."""
         try:
             columns = tuple(from_dict(column) for column in content["columns"])
             ends = None if content["ends"] is None else Ends(**content["ends"])
             recipe = cls(**{**content, "ends": ends, "columns": columns})
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"no recipe of tables: {error!r}") from None
+            raise ValueError(f"no schema of tables: {error!r}") from None
         texts = [recipe.id, recipe.target or "", *(vars(ends).values() if ends else ())]
         if not all(isinstance(text, str | None) for text in texts):
-            raise ValueError("no recipe of tables: the name of a column is no text")
+            raise ValueError("no schema of tables: the name of a column is no text")
         return recipe
 
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """A line of the report: what became of a column."""
+    """What became of a column."""
 
     name: str
     kind: str
@@ -79,30 +79,30 @@ class ColumnLine:
 
 
 @dataclass(repr=False)
-class Report:
-    """What was done with two tables: a line for each column, and notes in words."""
+class TableNotes:
+    """What was done with two tables: a line for each column, and the rest in words."""
 
     columns: list[ColumnLine] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        return f"Report({len(self.columns)} columns, {len(self.notes)} notes)"
+        return f"TableNotes({len(self.columns)} columns, {len(self.words)} lines)"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, content: Any) -> Report:
+    def from_dict(cls, content: Any) -> TableNotes:
         """The inverse of `to_dict`; what does not fit is a `ValueError`."""
         try:
             columns = [ColumnLine(**line) for line in content["columns"]]
-            return cls(columns, [str(note) for note in content["notes"]])
+            return cls(columns, [str(line) for line in content["words"]])
         except (TypeError, KeyError) as error:
-            raise ValueError(f"no report of tables: {error!r}") from None
+            raise ValueError(f"no notes of tables: {error!r}") from None
 
 
-def encode(recipe: TableRecipe, table: Table) -> tuple[Tensor, list[ColumnLine]]:
+def encode(recipe: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
     """The features x [N, F] of a table of nodes, and a line about each column."""
     blocks = [column.encode(table) for column in recipe.columns]
     pairs = zip(recipe.columns, blocks, strict=True)

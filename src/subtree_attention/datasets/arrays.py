@@ -1,0 +1,190 @@
+"""Graphs that come as tensors or arrays: a PyG `Data`, or an .npz file.
+
+Features that come as a matrix are taken as they are.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from .dataset import Dataset
+from .features import compact, from_scipy
+from .folders import data_folder
+from .registry import names
+from .splits import MASKS, own_codes
+from .tables.columns import Matrix
+from .tables.schema import ColumnLine, TableNotes, TableSchema
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+def as_dataset(data: Dataset | Data) -> Dataset:
+    """A `Dataset` as it is; a PyG `Data` by `from_pyg`, or as `load` and `from_tables` give it."""
+    if isinstance(data, Dataset):
+        return data
+    if hasattr(data, "get") and "recipe" in data:
+        return _loose(data, schema=data.recipe, notes=data.report, ids=data.ids)
+    if hasattr(data, "get") and data.get("name") in names():
+        return _loose(data, own=False, name=data.name, kept_in=data_folder() / "processed")
+    return from_pyg(data)
+
+
+def _loose(data: Data, **more: Any) -> Dataset:
+    """A `Data` with loose attributes, as `load` and `from_tables` give it today."""
+    if "own_splits" in data:
+        more["splits"] = {"own": own_codes(*(data.own_splits == code for code in (1, 2, 3)))}
+    elif "recipe" in data and "train_mask" in data:
+        more["splits"] = {"own": own_codes(*(data[mask] for mask in MASKS))}
+    classes = tuple(data.classes) if "classes" in data else ()
+    weight = data.get("edge_weight")
+    return Dataset(data.x, data.edge_index, data.y, weight, classes=classes, **more)
+
+
+def from_pyg(data: Data) -> Dataset:
+    """A PyG `Data` with x, edge_index and y, as it stands; its masks are kept if it has all three.
+
+    Edges are taken as they are: `ToUndirected` is up to you. `ids` and `classes` are those of the
+    data, or the numbers of the nodes and classes.
+    """
+    if not hasattr(data, "edge_index") or not hasattr(data, "get"):
+        raise TypeError(f"a graph is a Dataset or a PyG Data, got {type(data).__name__}")
+    for name in ("x", "edge_index", "y"):
+        if not isinstance(data.get(name), Tensor):
+            raise ValueError(f"the graph has no {name}: it needs x, edge_index and y")
+    masks = {name: data[name] for name in MASKS if isinstance(data.get(name), Tensor)}
+    a_split = len(masks) == len(MASKS)
+    unused = [] if a_split else [*masks]
+    return _from_tensors(
+        x=data.x,
+        edge_index=data.edge_index,
+        y=data.y.flatten() if data.y.shape == (data.x.size(0), 1) else data.y,
+        weight=data.get("edge_weight"),
+        masks=masks if a_split else {},
+        ids=data.get("ids"),
+        classes=data.get("classes"),
+        source="the graph",
+        unused=[*unused, *(["edge_attr"] if "edge_attr" in data else [])],
+    )
+
+
+def from_npz(path: str | Path) -> Dataset:
+    """Arrays in an .npz file: x, edge_index and y, and if there are ids, edge_weight and masks.
+
+    x [N, F] may also be sparse, in the parts x_data, x_indices, x_indptr and x_shape of a CSR
+    matrix. Arrays of Python objects are refused, since opening them could run code.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} cannot be read as .npz: {error}") from None
+    needed = ["edge_index", "y", *(["x_data"] if "x_data" in arrays else ["x"])]
+    lacking = [name for name in needed if name not in arrays]
+    if lacking:
+        raise ValueError(
+            f"{path} has no array {', '.join(lacking)}; it needs x, edge_index and y, and has: "
+            f"{', '.join(arrays)}"
+        )
+    return _from_tensors(
+        x=_features(arrays, path),
+        edge_index=_whole(arrays, "edge_index", path),
+        y=_whole(arrays, "y", path),
+        weight=torch.from_numpy(arrays["edge_weight"]) if "edge_weight" in arrays else None,
+        masks={m: torch.from_numpy(arrays[m]) for m in MASKS if m in arrays},
+        ids=arrays.get("ids"),
+        classes=arrays.get("classes"),
+        source=str(path),
+    )
+
+
+def _from_tensors(
+    *,
+    x: Tensor,
+    edge_index: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    masks: dict[str, Tensor],
+    ids: Any,
+    classes: Any,
+    source: str,
+    unused: Sequence[str] = (),
+) -> Dataset:
+    """Put the parts together, which checks them; `unused` is only told of."""
+    num_nodes = x.size(0)
+    if y.shape != (num_nodes,) or y.dtype.is_floating_point:
+        raise ValueError(f"{source}: y must be a whole number for each of {num_nodes} nodes")
+    y = y.long().clamp(min=-1)
+    count = int(y.max()) + 1 if num_nodes else 0
+    classes = _texts(range(count) if classes is None else classes)
+    if len(classes) != count:
+        raise ValueError(f"{source}: {len(classes)} names of classes for {count} classes in y")
+    if count < 2:
+        raise ValueError(f"{source}: y holds {count} class{'es' * (not count)}: two are needed")
+    known = int((y >= 0).sum())
+    words = [f"{source}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes"]
+    words.append(f"{edge_index.size(-1):,} edges, as they are")
+    if unused:
+        words.append(
+            f"not used: {', '.join(unused)} (a split is all three masks; weights of edges "
+            "are edge_weight)"
+        )
+    return Dataset(
+        x=compact(x),
+        edge_index=edge_index.long(),
+        y=y,
+        edge_weight=None if weight is None else weight.float().flatten(),
+        classes=tuple(classes),
+        ids=None if ids is None else _texts(ids),
+        splits={"own": _codes(masks, y, source)} if masks else {},
+        schema=TableSchema("id", None, None, True, (Matrix("x", x.size(1)),)),
+        notes=TableNotes([ColumnLine("x", "matrix", x.size(1), 0)], words),
+        source=source,
+    )
+
+
+def _codes(masks: dict[str, Tensor], y: Tensor, source: str) -> Tensor:
+    """A split by three masks, of nodes with a label."""
+    if len(masks) < len(MASKS):
+        raise ValueError(f"{source}: {', '.join(masks)} alone is no split; it needs all of {MASKS}")
+    for name, mask in masks.items():
+        if mask.shape != y.shape or mask.dtype != torch.bool:
+            raise ValueError(f"{source}: {name} must be true or false for each of the nodes")
+    return own_codes(*(masks[name] & (y >= 0) for name in MASKS))
+
+
+def _texts(values: Any) -> list[str]:
+    return [
+        str(v) for v in (values.tolist() if isinstance(values, Tensor | np.ndarray) else values)
+    ]
+
+
+def _whole(arrays: dict[str, np.ndarray], name: str, path: Path) -> Tensor:
+    if arrays[name].dtype.kind not in "iu":
+        raise ValueError(f"{path}: {name} must hold whole numbers, not {arrays[name].dtype}")
+    return torch.from_numpy(arrays[name].astype(np.int64))
+
+
+def _features(arrays: dict[str, np.ndarray], path: Path) -> Tensor:
+    if "x_data" not in arrays:
+        return torch.from_numpy(arrays["x"].astype(np.float32))
+    try:
+        parts = tuple(arrays[f"x_{part}"] for part in ("data", "indices", "indptr"))
+        matrix = scipy.sparse.csr_matrix(parts, shape=tuple(arrays["x_shape"].tolist()))
+        matrix.check_format(full_check=True)
+    except (KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path}: x_data, x_indices, x_indptr, x_shape are no CSR: {error}"
+        ) from None
+    return from_scipy(matrix)

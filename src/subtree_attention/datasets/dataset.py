@@ -1,0 +1,471 @@
+"""A graph with all that is known of it: one type, one validator, one file.
+
+    GRAPH.safetensors   features, edges, weights, labels, splits, ids and encoding as tensors;
+                        in the header a format number, a checksum, and everything that is words
+
+Whoever wrote such a file, reading it runs nothing of theirs, and every index is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _check
+from ..graph import index_dtype
+from ..io import FileError, read_json, read_tensors, write_tensors
+from .encoding import encoding_of
+from .features import append_columns, from_named_parts, named_parts, values_of
+from .registry import info
+from .splits import MASKS, Split, known_split, labelled_split, own_codes, random_split
+from .tables.schema import TableNotes, TableSchema
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+FORMAT = 2
+"""Of the file; 1 was a folder, see `_upgraded`. Whoever changes the format extends that."""
+FILE = "graph.safetensors"
+"""What it is called in a folder."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A graph: features, edges, labels, and what people call its nodes, classes and columns.
+
+    Attributes:
+        x: [N, F], float32, dense or CSR, without the encoding.
+        edge_index: [2, E], int64.
+        y: [N], int64: the class, -1 where it is not known.
+        edge_weight: [E], float32, at least 0; None if all are 1.
+        name: what the graph is called.
+        classes: the names of the classes, C; by default their numbers.
+        ids: the names of the nodes, N; None if they are called by their numbers.
+        splits: kind of split -> codes [N, S] of S splits (see `splits.own_codes`): "own" are those
+            that the graph brings along, "fixed" is the published one.
+        schema: how columns of tables became features; None for a graph of the registry.
+        notes: what was done with the tables.
+        own: whether it is the user's own; False for a graph of the registry.
+        source: where it came from, in words.
+        encoding: [N, m], float32: Laplacian eigenvectors, see `encoded`.
+        kept_in: folder in which computed encodings are kept; None: nowhere.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+    edge_weight: Tensor | None = None
+    name: str = "graph"
+    classes: tuple[str, ...] = ()
+    ids: list[str] | None = None
+    splits: dict[str, Tensor] = field(default_factory=dict)
+    schema: TableSchema | None = None
+    notes: TableNotes | None = None
+    own: bool = True
+    source: str = ""
+    encoding: Tensor | None = None
+    kept_in: Path | None = None
+
+    def __post_init__(self) -> None:
+        classes: Iterable[Any] = self.classes
+        if not classes and isinstance(self.y, Tensor) and self.y.numel():
+            classes = range(int(self.y.max()) + 1)
+        object.__setattr__(self, "classes", tuple(map(str, classes)))
+        if self.ids is not None and _are_numbers(self.ids):
+            object.__setattr__(self, "ids", None)
+        try:
+            _validate(self)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.source}: {error}" if self.source else str(error)) from None
+
+    # ------------------------------------------------------------------------------- numbers
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.size(0)
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.size(1)
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.classes)
+
+    @property
+    def num_features(self) -> int:
+        """Columns of `features`: F + m."""
+        return self.x.size(1) + (0 if self.encoding is None else self.encoding.size(1))
+
+    @cached_property
+    def features(self) -> Tensor:
+        """What a model takes: x with the encoding beside it, [N, F + m], in the layout of x."""
+        return self.x if self.encoding is None else append_columns(self.x, self.encoding)
+
+    def encoded(self, m: int) -> Dataset:
+        """The same graph with m Laplacian eigenvectors as its encoding; with m = 0 without any.
+
+        Those of a graph of the registry are kept beside its cached file.
+        """
+        m = _check.integer("m, the number of eigenvectors,", m, 0)
+        if (0 if self.encoding is None else self.encoding.size(1)) == m:
+            return self
+        if m == 0:
+            return self._with(encoding=None)
+        file = self.kept_in and self.kept_in / f"{self.name}.encoding-{m}.safetensors"
+        found = encoding_of(self.edge_index, self.num_nodes, m, kept=file)
+        return self._with(encoding=found.to(self.x.device))
+
+    def split(self, kind: str | None = None, seed: int = 0) -> Split:
+        """Which nodes are for training, validation and test.
+
+        Args:
+            kind: "A" (50/25/25) or "B" (60/20/20), random over all nodes, or of one's own graph
+                class by class over those with a label; "own" or "fixed"; None for the graph's
+                protocol, which is "B" for one's own.
+            seed: of a random split; for "own" of the registry, which of the graph's splits.
+        """
+        if self.own:
+            kind = _check.known("split of a graph of one's own", kind or "B", ("A", "B", "own"))
+            if kind != "own":
+                return labelled_split(self.y, kind, seed).to(self.y.device)
+            if "own" not in self.splits:
+                raise ValueError(
+                    "this graph has no split of its own: name its column with --split-column"
+                )
+            return Split.from_codes(self.splits["own"][:, 0])
+        kind, seed = known_split(kind, info(self.name)), _check.integer("seed", seed, 0)
+        if kind == "own":
+            return Split.from_codes(self.splits["own"][:, self._index(seed)])
+        if kind == "fixed" and "fixed" not in self.splits:
+            raise ValueError(
+                f"the fixed split of {self.name!r} was not read: load it with "
+                f"datasets.load({self.name!r}, split='fixed')"
+            )
+        if kind == "fixed":
+            return Split.from_codes(self.splits["fixed"][:, 0])
+        return random_split(self.num_nodes, kind, seed).to(self.y.device)
+
+    def _index(self, seed: int) -> int:
+        """Which column of its own splits, if there is one."""
+        count = self.splits["own"].size(1)
+        if seed < count:
+            return seed
+        have = (
+            "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
+        )
+        raise ValueError(
+            f"graph {self.name!r} has {have} of its own; {seed} is past the end (fewer runs?)"
+        )
+
+    # --------------------------------------------------------------------------------- names
+
+    @property
+    def node_ids(self) -> list[str]:
+        """What the nodes are called, N: their ids or their numbers."""
+        return [str(i) for i in range(self.num_nodes)] if self.ids is None else self.ids
+
+    def id(self, node: int) -> str:
+        """What a node is called."""
+        return str(node) if self.ids is None else self.ids[node]
+
+    def find(self, id: str) -> int:
+        """The number of a node; near ids if there is none of that name."""
+        if self.ids is None:
+            if id.isdecimal() and int(id) < self.num_nodes:
+                return int(id)
+            raise ValueError(
+                f"there is no node '{id}': this graph has nodes 0 to {self.num_nodes - 1}"
+            )
+        if id in self.ids:
+            return self.ids.index(id)
+        near = get_close_matches(id, self.ids, n=3, cutoff=0.7)
+        hint = " Near: " + ", ".join(f"'{other}'" for other in near) if near else ""
+        raise ValueError(f"there is no node '{id}' among {self.num_nodes:,} ids.{hint}")
+
+    def find_class(self, name: str | int) -> int:
+        """The number of a class, by its name or number."""
+        name = str(name)
+        if name not in self.classes and name.isdecimal() and int(name) < self.num_classes:
+            return int(name)
+        return self.classes.index(_check.known("class", name, self.classes))
+
+    def label(self, node: int) -> str | None:
+        """The name of its class; None where that is not known."""
+        number = int(self.y[node])
+        return None if number < 0 else self.classes[number]
+
+    def __repr__(self) -> str:
+        sizes = (
+            f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
+        )
+        return f"Dataset({self.name}: {sizes}, {self.num_classes:,} classes)"
+
+    # -------------------------------------------------------------------------- other places
+
+    def to(self, device: str | torch.device) -> Dataset:
+        """The same graph with its tensors on another device."""
+        tensors = ("x", "edge_index", "y", "edge_weight", "encoding")
+        there = {n: None if (t := getattr(self, n)) is None else t.to(device) for n in tensors}
+        splits = {kind: codes.to(device) for kind, codes in self.splits.items()}
+        return self._with(**there, splits=splits)
+
+    def to_pyg(self, split: Split | None = None) -> Data:
+        """A PyG `Data` with `features` as x, y, edges, and the masks of a split.
+
+        Args:
+            split: by default the graph's own one, if it has just one.
+        """
+        from torch_geometric.data import Data
+
+        data = Data(x=self.features, edge_index=self.edge_index, y=self.y, name=self.name)
+        data.classes, data.num_classes = list(self.classes), self.num_classes
+        if self.edge_weight is not None:
+            data.edge_weight = self.edge_weight
+        if self.ids is not None:
+            data.ids = self.ids
+        if split is None and "own" in self.splits and self.splits["own"].size(1) == 1:
+            split = Split.from_codes(self.splits["own"][:, 0])
+        for mask, values in zip(MASKS, split or (), strict=split is not None):
+            data[mask] = values
+        return data
+
+    def save(self, path: str | Path) -> None:
+        """Write the file that `read` reads, all or nothing."""
+        tensors, header = _parts(self)
+        write_tensors(Path(path), tensors, header | {"checksum": _checksum(tensors, header)})
+
+    def same_as(self, other: Dataset) -> bool:
+        """Whether all is the same that numbers depend on, and what they are called."""
+        ours, theirs = _numbers(self), _numbers(other)
+        same = ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+        return same and (self.ids, self.classes) == (other.ids, other.classes)
+
+    def fingerprint(self) -> str:
+        """A short text that another graph does not have."""
+        crc = 0
+        for name, tensor in _numbers(self).items():
+            crc = zlib.crc32(f"{name} {list(tensor.shape)}".encode(), crc)
+            crc = zlib.crc32(_bytes(tensor), crc)
+        return f"{crc:08x}"
+
+    def _with(self, **changes: Any) -> Dataset:
+        """A copy with changes that are known to fit: it is not checked again."""
+        copy = object.__new__(Dataset)
+        for name in (each.name for each in fields(self)):
+            object.__setattr__(copy, name, changes.get(name, getattr(self, name)))
+        return copy
+
+
+def read(path: str | Path) -> Dataset:
+    """The graph that `Dataset.save` wrote, or that of a run folder, also of an older one.
+
+    Args:
+        path: a file, or the folder in which it is called graph.safetensors.
+
+    Raises:
+        FileError: it is not there, or anything in it does not fit.
+    """
+    path = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    if not path.exists():
+        raise FileError(f"{path} is missing: the graph is not there")
+    tensors, header = read_tensors(path)
+    try:
+        if "format" not in header:
+            return _dataset(*_upgraded(path.parent, tensors, header))
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}, but this version reads {FORMAT}")
+        if header.pop("checksum") != _checksum(tensors, header):
+            raise ValueError("its checksum is another one: the file was changed or is damaged")
+        return _dataset(tensors, header)
+    except FileError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise FileError(f"the graph in {path} is broken: {_said(error)}") from None
+
+
+# ------------------------------------------------------------------------------------ validator
+
+
+def _validate(data: Dataset) -> None:
+    """Raise a `ValueError` for anything that does not fit, above all what leads out of an array."""
+    _check.floating("x", data.x)
+    if data.x.dim() != 2 or data.x.dtype != torch.float32:
+        raise ValueError(f"x must be float32 [N, F], got {data.x.dtype} {_check.shape(data.x)}")
+    if data.x.layout not in (torch.strided, torch.sparse_csr):
+        raise ValueError(f"x must be dense or CSR, got {data.x.layout}")
+    _check.finite("x", values_of(data.x))
+    n, edges, weight = data.x.size(0), data.edge_index, data.edge_weight
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:
+        raise ValueError("edge_index must be int64 [2, E]")
+    if not _within(edges, 0, n):
+        raise ValueError(f"edge_index names a node outside 0..{n - 1}")
+    if weight is not None and (
+        weight.shape != edges.shape[1:]
+        or weight.dtype != torch.float32
+        or not bool(((weight >= 0) & weight.isfinite()).all())
+    ):
+        raise ValueError("edge_weight must be a number of at least 0 for each edge")
+    _validate_names(data, n)
+    _validate_splits(data, n)
+    if data.schema is not None and data.schema.width != data.x.size(1):
+        raise ValueError(f"{data.x.size(1)} features, but columns for {data.schema.width}")
+    if data.encoding is not None:
+        if data.encoding.dim() != 2 or len(data.encoding) != n:
+            raise ValueError(f"encoding must be [{n}, m], got {_check.shape(data.encoding)}")
+        _check.finite("encoding", data.encoding)
+
+
+def _validate_names(data: Dataset, n: int) -> None:
+    least = "-1 where it is not known" if data.own else "no other"
+    if data.y.shape != (n,) or data.y.dtype != torch.int64:
+        raise ValueError(f"y must be a whole number for each of {n} nodes")
+    if not _within(data.y, -1 if data.own else 0, len(data.classes)):
+        raise ValueError(f"y must be one of {len(data.classes)} classes from 0, and {least}")
+    if len(data.classes) == 1:
+        raise ValueError("y holds 1 class: two are needed")
+    if len(set(data.classes)) != len(data.classes):
+        raise ValueError("the names of the classes must be different")
+    if data.ids is None:
+        return
+    if not all(isinstance(id, str) for id in data.ids):
+        raise ValueError("ids must be a list of texts")
+    if len(data.ids) != n or len(set(data.ids)) != n:
+        raise ValueError(f"ids must be different, one for each of {n} nodes")
+
+
+def _validate_splits(data: Dataset, n: int) -> None:
+    for kind, codes in data.splits.items():
+        _check.known("kind of split", kind, ("own", "fixed"))
+        if codes.dim() != 2 or len(codes) != n or codes.dtype != torch.int8:
+            raise ValueError(f"the split '{kind}' must be int8 [{n}, S]")
+        if not _within(codes, 0, 8):
+            raise ValueError(f"the split '{kind}' holds codes that mean nothing")
+        if bool((codes[data.y < 0] != 0).any()):
+            raise ValueError(f"the split '{kind}' names nodes without a label")
+
+
+def _within(values: Tensor, low: int, end: int) -> bool:
+    return not values.numel() or (int(values.min()) >= low and int(values.max()) < end)
+
+
+def _are_numbers(ids: list[str]) -> bool:
+    """Whether nodes are called by their numbers."""
+    return all(id == str(number) for number, id in enumerate(ids))
+
+
+# ----------------------------------------------------------------------------------------- file
+
+_WORDS = ("name", "source", "own")
+
+
+def _parts(data: Dataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What is stored of a graph: tensors, indices as int32 where they fit, and words."""
+    tensors = {"edge_index": data.edge_index, "y": data.y, **named_parts(data.x)}
+    tensors = {name: _narrow(tensor) for name, tensor in tensors.items()}
+    tensors |= {f"split_{kind}": codes for kind, codes in data.splits.items()}
+    for name in ("edge_weight", "encoding"):
+        if getattr(data, name) is not None:
+            tensors[name] = getattr(data, name)
+    if data.ids is not None:
+        tensors["ids"] = _packed(data.ids)
+    header = {"format": FORMAT, "shape": list(data.x.shape), "classes": list(data.classes)}
+    header |= {name: getattr(data, name) for name in _WORDS}
+    header["schema"] = data.schema and data.schema.to_dict()
+    header["notes"] = data.notes and data.notes.to_dict()
+    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}, header
+
+
+def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
+    """The inverse of `_parts`, whatever it is given: what does not fit is an error."""
+    num_nodes, width = (_check.integer("a size of x", size, 0) for size in header["shape"])
+    schema, notes, ids = header["schema"], header["notes"], tensors.get("ids")
+    x = from_named_parts(tensors, (num_nodes, width), trusted=False)
+    if tuple(x.shape) != (num_nodes, width):
+        raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
+    return Dataset(
+        x=x,
+        edge_index=tensors["edge_index"].long(),
+        y=tensors["y"].long(),
+        edge_weight=tensors.get("edge_weight"),
+        classes=tuple(_texts(header["classes"], "classes")),
+        ids=None if ids is None else _texts(json.loads(_bytes(ids)), "ids"),
+        splits={n.removeprefix("split_"): t for n, t in tensors.items() if n.startswith("split_")},
+        schema=None if schema is None else TableSchema.from_dict(schema),
+        notes=None if notes is None else TableNotes.from_dict(notes),
+        encoding=tensors.get("encoding"),
+        own=bool(header["own"]),
+    )._with(name=str(header["name"]), source=str(header["source"]))
+
+
+def _upgraded(
+    folder: Path, tensors: dict[str, Tensor], header: dict[str, Any]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Format 1 as format 2: ids, classes and columns lay in files beside, masks one by one."""
+    ids, about = read_json(folder / "ids.json"), read_json(folder / "columns.json")
+    masks = [tensors.pop(mask) for mask in MASKS if mask in tensors]
+    if masks:
+        tensors["split_own"] = own_codes(*masks)
+    notes = {"words": about["report"]["notes"], "columns": about["report"]["columns"]}
+    shape = [len(ids), header["num_features"]]
+    words = {"shape": shape, "classes": about["classes"], "schema": about["recipe"], "notes": notes}
+    return tensors | {"ids": _packed(ids)}, {"name": "graph", "source": "", "own": True, **words}
+
+
+def _packed(ids: Any) -> Tensor:
+    """A list as the bytes of its JSON, [B], which takes a moment for a million of them."""
+    return torch.from_numpy(np.frombuffer(json.dumps(ids).encode(), dtype=np.uint8).copy())
+
+
+def _texts(values: Any, what: str) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{what} is no list of texts")
+    if len(set(values)) != len(values):
+        raise ValueError(f"{what} holds a text twice")
+    return values
+
+
+def _narrow(tensor: Tensor) -> Tensor:
+    """Indices in half the space, where they fit."""
+    if tensor.dtype != torch.int64 or not tensor.numel():
+        return tensor
+    return tensor.to(index_dtype(int(tensor.max()) + 1))
+
+
+def _numbers(data: Dataset) -> dict[str, Tensor]:
+    """All of a graph that numbers depend on, by name; part of the fingerprints of old studies."""
+    found = {"edge_index": data.edge_index.to(index_dtype(data.num_nodes)), "y": data.y}
+    found |= named_parts(data.x)
+    if data.edge_weight is not None:
+        found["edge_weight"] = data.edge_weight
+    if "own" in data.splits:
+        found |= dict(zip(MASKS, Split.from_codes(data.splits["own"][:, 0]), strict=True))
+    return found
+
+
+def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
+    """Safetensors notices a short file but not a changed byte."""
+    crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
+    for name in sorted(tensors):
+        crc = zlib.crc32(_bytes(tensors[name]), zlib.crc32(name.encode(), crc))
+    return f"{crc:08x}"
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().numpy().tobytes()
+
+
+def _said(error: Exception) -> str:
+    """The first line of an error; that of a `KeyError` is the name that is missing."""
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    return f"{text} is missing" if isinstance(error, KeyError) else text
