@@ -6,16 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.reproduce import theorem
 from experiments.reproduce.experiments import EXPERIMENTS, Experiment, Job
 from experiments.reproduce.progress import RunLines, Watch
 from experiments.reproduce.queue import missing, taken_over, work_off
 from experiments.reproduce.records import OURS
 from experiments.reproduce.render import PARTS, Say, render
 from experiments.reproduce.store import Store
+from experiments.reproduce.theorem import FILE, GRAPHS
+from experiments.reproduce.theorem.measure import measure
+from experiments.reproduce.theorem.words import report, sentence
 from experiments.reproduce.training import Place
 from subtree_attention import _check, datasets
-from subtree_attention.runs.folder import read_json, write_json
+from subtree_attention.io import read_json, write_json
 
 WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
 """`gpr` is drawn from the runs of `deep`."""
@@ -155,20 +157,20 @@ def _named(failed: list[Job], of: int) -> str:
 
 def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:
     """Measure the theorem on every graph that is at hand, unless that was done."""
-    path, where = store.folder / theorem.FILE, (place.data_dir, place.mirror)
+    path, where = store.folder / FILE, (place.data_dir, place.mirror)
     stored = read_json(path)["records"] if path.exists() else []
     records = {record["graph"]: record for record in stored}  # by title
-    wanted = [datasets.info(graph) for graph in graphs or theorem.GRAPHS]
+    wanted = [datasets.info(graph) for graph in graphs or GRAPHS]
     wanted = [graph for graph in wanted if datasets.where(graph.name, *where).status != "download"]
     todo = [graph for graph in wanted if again or graph.title not in records]
     if not todo:
         say(f"theorem: measured already, in {path}")
     titles = [datasets.info(name).title for name in datasets.names()]
     for graph in todo:
-        records[graph.title] = theorem.measure(graph.name, *where)
-        say(theorem.sentence(records[graph.title]))
+        records[graph.title] = measure(graph.name, *where)
+        say(sentence(records[graph.title]))
         in_order = sorted(records.values(), key=lambda record: titles.index(record["graph"]))
-        write_json(path, theorem.report(in_order))
+        write_json(path, report(in_order))
 
 
 def render_all(what: str, store: Store, say: Say) -> list[Path]:

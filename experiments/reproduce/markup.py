@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+
+Row = tuple["Cell", ...]
 
 LATEX_WIDE = 8  # from this many columns on, a table is scaled to the width of the text
 
@@ -21,6 +25,11 @@ class Cell:
     runs: int | None = None
 
 
+def texts(*words: str) -> Row:
+    """Cells that show no numbers."""
+    return tuple(Cell(text) for text in words)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table.
@@ -34,7 +43,7 @@ class Table:
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     rules: tuple[int, ...] = ()
 
@@ -45,6 +54,20 @@ class Table:
                     f"row {number} of '{self.name}' has {len(row)} cells for "
                     f"{len(self.columns)} columns"
                 )
+
+    @classmethod
+    def of_groups(
+        cls,
+        name: str,
+        title: str,
+        columns: tuple[str, ...],
+        groups: Sequence[Sequence[Row]],
+        notes: tuple[str, ...],
+    ) -> Table:
+        """A table with a line between groups of rows."""
+        starts = list(accumulate(len(group) for group in groups))[:-1]
+        rows = tuple(row for group in groups for row in group)
+        return cls(name, title, columns, rows, notes, tuple(starts))
 
 
 def render_markdown(table: Table) -> str:
@@ -109,7 +132,8 @@ def render_csv(table: Table) -> str:
 
     Where there is no score, the first of the three says why.
     """
-    scores = [any(row[place].mean is not None for row in table.rows) for place in _places(table)]
+    columns = [[row[place] for row in table.rows] for place in range(len(table.columns))]
+    scores = [any(cell.mean is not None for cell in column) for column in columns]
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     header: list[str] = []
@@ -129,10 +153,6 @@ def _csv_score(cell: Cell) -> list[str]:
         return [cell.text, "", ""]
     std = "" if cell.std is None else f"{cell.std:.6g}"
     return [f"{cell.mean:.6g}", std, "" if cell.runs is None else str(cell.runs)]
-
-
-def _places(table: Table) -> range:
-    return range(len(table.columns))
 
 
 def _holds_numbers(table: Table, place: int) -> bool:

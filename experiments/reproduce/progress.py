@@ -87,7 +87,7 @@ class RunBars(RunLines):
 
     def end(self, outcome: Outcome) -> None:
         self._count(outcome)
-        if outcome.record is None or outcome.record["diverged"]:
+        if outcome.record is None or outcome.record.diverged:
             self.say(told(outcome))
         self._show()
 
@@ -106,9 +106,9 @@ def told(outcome: Outcome) -> str:
     if record is None:
         return f"{outcome.job}  failed: {outcome.error}"
     parts = [str(outcome.job)]
-    if record["test"] is not None:
-        parts.append(f"test {100 * record['test']:.2f}")
-    parts.append(f"{record['epochs']} epochs")
-    if record["diverged"]:
-        parts.append(f"diverged at epoch {record['diverged']}")
+    if record.test is not None:
+        parts.append(f"test {100 * record.test:.2f}")
+    parts.append(f"{record.epochs} epochs")
+    if record.diverged:
+        parts.append(f"diverged at epoch {record.diverged}")
     return "  ".join(parts)

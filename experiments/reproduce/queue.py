@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +17,8 @@ import torch
 from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EXPERIMENTS, Job
 from experiments.reproduce.progress import Watch
-from experiments.reproduce.store import Record, Store, key
+from experiments.reproduce.records import Record
+from experiments.reproduce.store import Store
 from experiments.reproduce.training import (
     Begin,
     Outcome,
@@ -45,7 +47,7 @@ def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
     there: dict[tuple[Any, ...], Record] = {}
     for experiment, graph in {(job.experiment, job.graph) for job in jobs}:
         records = store.read_graph(experiment, graph)
-        there |= {(experiment, graph, *key(record)): record for record in records}
+        there |= {(experiment, graph, *record.key): record for record in records}
 
     def done(job: Job) -> bool:
         record = there.get((job.experiment, job.graph, *job.key))
@@ -62,10 +64,10 @@ def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
         if job.graph not in made:
             made[job.graph] = [r for name in EXPERIMENTS for r in store.read_graph(name, job.graph)]
         for record in made[job.graph]:
-            if record["experiment"] != job.experiment and _is_run_of(job, record):
-                about = {"experiment": job.experiment, "made_for": record["experiment"]}
-                about |= {"variant": job.variant, "at": job.at, "kind": job.kind}
-                records.append({**record, **about})
+            if record.experiment != job.experiment and _is_run_of(job, record):
+                about: dict[str, Any] = {"variant": job.variant, "at": job.at, "kind": job.kind}
+                about |= {"experiment": job.experiment, "made_for": record.experiment}
+                records.append(replace(record, **about))
                 break
     return records
 
@@ -73,15 +75,15 @@ def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
 def _is_run_of(job: Job, record: Record) -> bool:
     """Whether a record is what the job would give: nothing but the names may differ."""
     # Memory is measured alone, so such a job is run for itself.
-    takes = not job.alone and job.kind is None and record["kind"] is None
-    same = (record["model"], record["seed"]) == (job.model, job.seed)
+    takes = not job.alone and job.kind is None and record.kind is None
+    same = (record.model, record.seed) == (job.model, job.seed)
     return takes and same and _has_settings_of(job, record)
 
 
 def _has_settings_of(job: Job, record: Record) -> bool:
     """Whether a record of the job's model was made as the job would be."""
-    config = {**Config(job.graph).to_dict(), **record["config"]}  # it may be older than a setting
-    return record["settings"] == settings_of(job) and config == config_of(job).to_dict()
+    config = {**Config(job.graph).to_dict(), **record.config}  # it may be older than a setting
+    return record.settings == settings_of(job) and config == config_of(job).to_dict()
 
 
 def work_off(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from subtree_attention import datasets as data
@@ -21,7 +21,11 @@ MODELS = (
 """The order in which models are shown; others follow by name."""
 
 
-@dataclass(frozen=True)
+FORMAT = 1
+"""Of a line; those without a number are of the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """One run.
 
@@ -38,12 +42,16 @@ class Record:
             one, there are neither scores nor a best epoch.
         hop_weights: alpha_0 ... alpha_K.
         gates: the gate of each head at hops 0 ... K: [K + 1][H].
+        config: of data, training and STAGNN; `settings`: those of a baseline.
+        made_for: the experiment that the run was made for, if it was another one.
     """
 
     experiment: str
     graph: str
     model: str
     variant: str
+    at: float | None = None
+    kind: str | None = None
     seed: int
     split: str
     metric: str
@@ -52,24 +60,24 @@ class Record:
     test: float | None
     best_epoch: int | None
     epochs: int
+    diverged: int | None = None
     seconds: float
     device: str
-    at: float | None = None
-    kind: str | None = None
-    diverged: int | None = None
     commit: str | None = None
     peak_bytes: int | None = None
     hop_weights: Sequence[float] | None = None
     gates: Sequence[Sequence[float]] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    made_for: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("train", "val", "test"):
             score = getattr(self, name)
             if score is not None and not 0 <= score <= 1:
                 raise ValueError(
-                    f"{name} must be a score from 0 to 1, got {score} in {self.describe()}"
+                    f"{name} must be a score from 0 to 1, got {score} in {self.experiment}, "
+                    f"{self.graph}, {self.label}, seed {self.seed}"
                 )
 
     @classmethod
@@ -86,11 +94,22 @@ class Record:
             raise ValueError(
                 f"a record lacks {', '.join(missing)}; it is the one with {known or 'nothing else'}"
             )
-        names = {field.name for field in fields(cls)}
-        given = {name: value for name, value in line.items() if name in names}
+        given = {about.name: line[about.name] for about in fields(cls) if about.name in line}
         for name in ("config", "settings"):
             given[name] = given.get(name) or {}
         return cls(**{**given, "graph": str(given["graph"]).lower()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The inverse of `from_json`."""
+        line = {"format": FORMAT, **asdict(self)}
+        if self.made_for is None:
+            del line["made_for"]
+        return line
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What tells the runs of one experiment on one graph apart."""
+        return self.model, self.variant, self.seed
 
     @property
     def label(self) -> str:
@@ -99,16 +118,8 @@ class Record:
         repeated = ("", f"K={at}", f"{self.kind} {at}", str(self.kind))
         return self.model if self.variant in repeated else f"{self.model}, {self.variant}"
 
-    def describe(self) -> str:
-        return f"{self.experiment}, {self.graph}, {self.label}, seed {self.seed}"
 
-
-_NEEDED = tuple(
-    name
-    for name in Record.__dataclass_fields__
-    if name not in ("at", "kind", "diverged", "commit", "peak_bytes", "hop_weights", "gates")
-    and name not in ("config", "settings")
-)
+_NEEDED = [f.name for f in fields(Record) if f.default is f.default_factory is MISSING]
 _SCORED = ("train", "val", "test", "best_epoch")
 
 
@@ -147,6 +158,11 @@ def grouped(records: Iterable[Record], key: Callable[[Record], Key]) -> dict[Key
     for record in records:
         groups.setdefault(key(record), []).append(record)
     return groups
+
+
+def on(records: Iterable[Record], graph: str) -> list[Record]:
+    """Those on one graph."""
+    return [record for record in records if record.graph == graph]
 
 
 def models_in_order(records: Iterable[Record]) -> list[str]:
@@ -201,13 +217,13 @@ def summarise(records: Sequence[Record]) -> Summary | None:
         if len(kinds) > 1:
             raise ValueError(
                 f"one mean over different {name}s ({', '.join(kinds)}) says nothing: "
-                f"{records[0].describe()} and others; pass the records of one {name}"
+                f"{records[0].label} on {records[0].graph} and others; pass those of one {name}"
             )
     scores = [record.test for record in records if record.test is not None]
-    return summary_of(scores) if scores else None
+    return _summary_of(scores) if scores else None
 
 
-def summary_of(values: Sequence[float]) -> Summary:
+def _summary_of(values: Sequence[float]) -> Summary:
     std = statistics.stdev(values) if len(values) > 1 else None
     return Summary(statistics.fmean(values), std, len(values))
 
@@ -233,16 +249,14 @@ def paired_difference(ours: Iterable[Record], other: Iterable[Record]) -> Paired
     differences = [our - their for our, their in pairs if our is not None and their is not None]
     if not differences:
         return None
-    found = summary_of(differences)
+    found = _summary_of(differences)
     error = None if found.std is None else found.std / math.sqrt(found.runs)
     return Paired(found.mean, error, found.runs)
 
 
-def planned_runs(graph: str, runs: int | None = None) -> int | None:
-    """How many runs a mean should have: `runs`, or the paper's number for the graph."""
-    if runs is not None or graph not in data.names():
-        return runs
-    return recipe(graph).runs
+def planned_runs(graph: str) -> int | None:
+    """How many runs a mean should have: the paper's number for the graph."""
+    return recipe(graph).runs if graph in data.names() else None
 
 
 def run_count(found: int, planned: int | None) -> str:

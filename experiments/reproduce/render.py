@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.reproduce import figures, tables, theorem
+from experiments.reproduce import figures, tables
 from experiments.reproduce.experiments import EXPERIMENTS
 from experiments.reproduce.markup import RENDERERS
-from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
-from subtree_attention.runs.folder import read_json, write_bytes
+from experiments.reproduce.theorem import FILE
+from experiments.reproduce.theorem.drawing import draw
+from subtree_attention.io import read_json, write_bytes
 
 PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "table1": (("table1", "paired"), ()),
@@ -33,7 +34,7 @@ def render(what: str, store: Store, say: Say) -> list[Path]:
     """
     if what == "theorem":
         return _render_theorem(store, say)
-    records = [Record.from_json(record) for name in EXPERIMENTS for record in store.read(name)]
+    records = [record for name in EXPERIMENTS for record in store.read(name)]
     files = []
     for name in PARTS[what][0]:
         table = tables.TABLES[name](records)
@@ -50,12 +51,12 @@ def render(what: str, store: Store, say: Say) -> list[Path]:
 
 
 def _render_theorem(store: Store, say: Say) -> list[Path]:
-    path = store.folder / theorem.FILE
+    path = store.folder / FILE
     if not path.exists():
         say("theorem is not drawn: nothing was measured yet")
         return []
     try:
-        return theorem.draw(read_json(path)["records"], store.folder / "theorem")
+        return draw(read_json(path)["records"], store.folder / "theorem")
     except ModuleNotFoundError as reason:
         say(f"theorem is not drawn: {reason}")
         return []

@@ -10,12 +10,10 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from experiments.reproduce.records import Record
 from subtree_attention.io import locked
-
-Record = dict[str, Any]
-Key = tuple[str, str, int]
 
 DEFAULT = Path("results/reproduce")
 
@@ -36,26 +34,20 @@ class Store:
 
     def read_graph(self, experiment: str, graph: str) -> list[Record]:
         """As `read`, those of one graph."""
-        return list(
-            {key(record): record for record in _lines(self.path(experiment, graph))}.values()
-        )
+        lines = _lines(self.path(experiment, graph))
+        return list({record.key: record for record in lines}.values())
 
     def add(self, record: Record) -> None:
         """Append a record and make sure that it is on disk."""
-        path = self.path(record["experiment"], record["graph"])
+        path = self.path(record.experiment, record.graph)
         path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(record, allow_nan=False).encode() + b"\n"
+        line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
         with locked(path), path.open("ab+") as file:
             if file.tell() and _last_byte(file) != b"\n":  # a writer was killed in its line
                 line = b"\n" + line
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
-
-
-def key(record: Record) -> Key:
-    """What tells the runs of one experiment on one graph apart."""
-    return record["model"], record["variant"], record["seed"]
 
 
 def _lines(path: Path) -> Iterator[Record]:
@@ -68,12 +60,15 @@ def _lines(path: Path) -> Iterator[Record]:
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            content = json.loads(line)
         except ValueError:
             if number == len(lines) or not line.endswith("}"):
                 continue
             raise ValueError(f"{path}, line {number}: not a record") from None
-        yield record
+        try:
+            yield Record.from_json(content)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None
 
 
 def _last_byte(file: BinaryIO) -> bytes:

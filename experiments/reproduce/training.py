@@ -27,8 +27,7 @@ from experiments.attentions import EdgewiseAttention, STAGNNBy
 from experiments.baselines import baseline
 from experiments.reproduce.corruption import corrupt
 from experiments.reproduce.experiments import EDGEWISE, Job
-from experiments.reproduce.records import OURS
-from experiments.reproduce.store import Record
+from experiments.reproduce.records import OURS, Record
 from subtree_attention import datasets
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
@@ -191,31 +190,25 @@ class _JobRun(Run):
         alpha, gates = None, None
         if best:
             alpha, gates = _hop_weights(self.trainer.model, self.trainer.best_weights)
-        return {
-            "experiment": job.experiment,
-            "graph": job.graph,
-            "model": job.model,
-            "variant": job.variant,
-            "at": job.at,
-            "kind": job.kind,
-            "seed": job.seed,
-            "split": self.config.split,
-            "metric": self.config.metric,
-            "train": best.train if best else None,
-            "val": best.val if best else None,
-            "test": best.test if best else None,
-            "best_epoch": best.epoch if best else None,
-            "epochs": self.epoch,
-            "diverged": self.diverged,
-            "seconds": round(self.elapsed(), 3),
-            "device": about["device"],
-            "commit": about["commit"],
-            "peak_bytes": self._peak(),
-            "hop_weights": alpha,
-            "gates": gates,
-            "config": self.config.to_dict(),
-            "settings": settings_of(job),
-        }
+        of_job = ("experiment", "graph", "model", "variant", "at", "kind", "seed")
+        taken: dict[str, Any] = {name: getattr(job, name) for name in of_job}
+        taken |= {name: getattr(best, name) if best else None for name in ("train", "val", "test")}
+        return Record(
+            **taken,
+            split=self.config.split,
+            metric=self.config.metric,
+            best_epoch=best.epoch if best else None,
+            epochs=self.epoch,
+            diverged=self.diverged,
+            seconds=round(self.elapsed(), 3),
+            device=about["device"],
+            commit=about["commit"],
+            peak_bytes=self._peak(),
+            hop_weights=alpha,
+            gates=gates,
+            config=self.config.to_dict(),
+            settings=settings_of(job),
+        )
 
     def _allocated(self) -> int:
         on_gpu = self.device.type == "cuda"

@@ -27,7 +27,7 @@ GRAPHS = {data.info(name).title for name in data.names()} | {"Deezer (AUC)"}
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
     store = Store(FOLDER)
-    return [Record.from_json(line) for name in EXPERIMENTS for line in store.read(name)]
+    return [record for name in EXPERIMENTS for record in store.read(name)]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -13,6 +13,7 @@ from experiments import bench
 from experiments.attentions import EdgewiseAttention
 from experiments.bench import memory, scaling
 from subtree_attention.ops import backends
+from tests.experiments.pictures import Picture
 
 ROOT = Path(__file__).parents[3]
 SHAPE = "60,300,12,3"
@@ -33,7 +34,9 @@ def test_it_prints_two_tables_and_writes_everything_down(run_experiments, tmp_pa
         assert words in out
     assert "uniform random graph" in out
     assert f"shape {SHAPE}: preparing" in err
-    assert (tmp_path / "results/bench-cpu.png").stat().st_size > 1000
+    picture = Picture(tmp_path / "results/bench-cpu.png")
+    assert picture.size == (8 * 150, 8 * 150)
+    assert picture.has("#1f77b4", "#aec7e8", "#ff7f0e")  # bars of the first versions
 
     result = json.loads((tmp_path / "results/bench-cpu.json").read_text())
     assert result["backend"] == "torch"
@@ -188,7 +191,9 @@ def test_scaling_writes_a_point_for_every_size(run_experiments, monkeypatch, tmp
     code, out, err = run_experiments("bench", "--scaling", "--rounds", "1", "--device", "cpu")
     assert code == 0, err
     assert "our operator over hops" in out
-    assert (tmp_path / "results/scaling-cpu.png").exists()
+    picture = Picture(tmp_path / "results/scaling-cpu.png")
+    assert picture.size == (round(4 * 3.6 * 150), 6 * 150)
+    assert picture.has("#1f77b4")
     result = json.loads((tmp_path / "results/scaling-cpu.json").read_text())
     for axis, sizes in axes.items():
         assert [point[axis] for point in result["axes"][axis]] == sizes

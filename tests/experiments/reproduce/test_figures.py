@@ -10,11 +10,24 @@ from tests.experiments.reproduce.synthetic import NO_SCORES, everything, record,
 
 pytest.importorskip("matplotlib")
 
-from matplotlib.colors import to_rgb
+from matplotlib import colormaps
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from experiments.reproduce import figures
-from experiments.reproduce.figures import FIGURES, LOOKS, NothingToDraw, look
+from experiments.reproduce import drawing, figures
+from experiments.reproduce.drawing import LOOKS, look
+from experiments.reproduce.figures import AGGREGATION_LOOKS, FIGURES, NothingToDraw
+from tests.experiments.pictures import Picture
+
+MODELS = ("STAGNN", "GCN", "GAT")
+SEEN = {
+    "hops": [colour for colour, _ in AGGREGATION_LOOKS.values()],
+    "deep": [look(model).colour for model in (*MODELS, "APPNP", "GPRGNN")],
+    "robustness": [look(model).colour for model in MODELS],
+    "gpr": [to_hex(colormaps["cividis"](0.85 * (1 - place / 6))) for place in range(7)],
+    "gates": ["#EEEEEE", "#555555"],  # hop 0, which has no gate
+}
+"""Colours that every figure of `everything` must show."""
 
 
 @pytest.fixture
@@ -27,7 +40,7 @@ def drawn(monkeypatch) -> list[Figure]:
         kept.append(figure)
         return []
 
-    monkeypatch.setattr(figures, "_save", keep)
+    monkeypatch.setattr(drawing, "save", keep)
     return kept
 
 
@@ -50,8 +63,10 @@ def test_written_as_svg_and_png(name, tmp_path):
     assert [path.name for path in written] == [f"{name}.v2.svg", f"{name}.v2.png"]
     svg, png = written
     assert ET.parse(svg).getroot().tag.endswith("svg")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert png.stat().st_size > 5_000
+    picture = Picture(png)
+    assert min(picture.size) > 400
+    assert picture.has(*SEEN[name])
+    assert 0.2 < picture.share_of_paper < 0.95
 
 
 def test_the_same_records_give_the_same_file(tmp_path):

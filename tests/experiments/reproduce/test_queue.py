@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from experiments.baselines import BASELINES
-from experiments.reproduce import command, queue, theorem
+from experiments.reproduce import command, queue, render, theorem
 from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EDGEWISE, EXPERIMENTS
 from experiments.reproduce.progress import RunLines
@@ -76,7 +76,7 @@ def test_a_diverged_run_is_done(tmp_path: Path, watch: RunLines) -> None:
     assert queue.work_off([wild], PLACE, store, watch) == []
     assert queue.missing([wild], store) == []
     [record] = store.read("table1")
-    assert (record["diverged"], record["test"]) == (1, None)
+    assert (record.diverged, record.test) == (1, None)
 
 
 def test_an_interrupt_keeps_what_is_done(
@@ -99,7 +99,7 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, watch: RunLine
     assert other.take(jobs[0])
     watch.begin(2)
     assert queue.work_off(jobs, PLACE, store, watch) == []
-    assert [record["seed"] for record in store.read("table1")] == [1]
+    assert [record.seed for record in store.read("table1")] == [1]
     assert (watch.elsewhere, watch.done, watch.total) == (1, 1, 1)
     other.close()
     watch.begin(2)
@@ -125,8 +125,8 @@ def test_processes_give_the_same_records_and_a_failure_stays_in_its_own(
 ) -> None:
     store, bad = Store(tmp_path), job(0, "GNC")
     assert queue.work_off([job(0), bad, job(1)], PLACE, store, watch, processes=2) == [bad]
-    alone = {o.job.seed: o.record["test"] for o in run([job(0), job(1)], PLACE) if o.record}
-    assert {r["seed"]: r["test"] for r in store.read("table1")} == pytest.approx(alone, abs=0.01)
+    alone = {o.job.seed: o.record.test for o in run([job(0), job(1)], PLACE) if o.record}
+    assert {r.seed: r.test for r in store.read("table1")} == pytest.approx(alone, abs=0.01)
 
 
 EAGER = [job(model=b.name) for b in BASELINES.values() if not b.capturable]
@@ -192,10 +192,10 @@ def test_the_theorem_is_measured_graph_by_graph(
         stored = json.loads((tmp_path / theorem.FILE).read_text())["records"]
         return [record["graph"] for record in stored]
 
-    monkeypatch.setattr(theorem, "measure", measure)
-    monkeypatch.setattr(theorem, "sentence", str)
-    monkeypatch.setattr(theorem, "report", lambda records: {"records": records})
-    monkeypatch.setattr(theorem, "draw", lambda *_: [])
+    monkeypatch.setattr(command, "measure", measure)
+    monkeypatch.setattr(command, "sentence", str)
+    monkeypatch.setattr(command, "report", lambda records: {"records": records})
+    monkeypatch.setattr(render, "draw", lambda *_: [])
     monkeypatch.setattr(datasets, "where", lambda *_: SimpleNamespace(status="ready"))
     assert reproduce("citeseer") == ["Citeseer"]
     assert reproduce("cora", "citeseer") == ["Cora", "Citeseer"]
@@ -211,7 +211,7 @@ def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: RunL
     again = replace(job(0), experiment="table3", variant="gate softmax")
     (record,) = queue.taken_over([again], store)
     (made,) = store.read("table1")
-    assert (record["test"], record["made_for"]) == (made["test"], "table1")
+    assert (record.test, record.made_for) == (made.test, "table1")
     store.add(record)
     assert queue.missing([again], store) == []
     others = [
@@ -233,7 +233,7 @@ def test_a_run_with_other_settings_is_not_there(tmp_path: Path, watch: RunLines)
     wider = replace(jobs[1], settings={"hidden": 32})
     assert queue.missing([longer, wider, jobs[2]], store) == [longer, wider]
     record = store.read("table1")[1]
-    assert record["settings"] == dict(BASELINES["gcn"].settings)
-    del (older := dict(record["config"]))["transition"]  # from before there was that setting
-    store.add({**record, "config": older})
+    assert record.settings == dict(BASELINES["gcn"].settings)
+    del (older := dict(record.config))["transition"]  # from before there was that setting
+    store.add(replace(record, config=older))
     assert queue.missing(jobs, store) == []

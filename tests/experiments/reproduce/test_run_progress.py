@@ -1,6 +1,7 @@
 """What is shown while jobs are worked off."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -8,8 +9,9 @@ from rich.console import Console
 from experiments.reproduce import progress
 from experiments.reproduce.training import Outcome
 from tests.experiments.reproduce.jobs import job
+from tests.experiments.reproduce.synthetic import NO_SCORES, record
 
-RECORD = {"test": 0.8, "epochs": 210, "diverged": None}
+RECORD = record(test=0.8, epochs=210)
 
 
 @pytest.fixture
@@ -24,11 +26,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     [
         (Outcome(job(), RECORD), "STAGNN on digits, seed 0  test 80.00  210 epochs"),
         (
-            Outcome(job(3, "GAT", variant="K=50"), {**RECORD, "diverged": 211}),
+            Outcome(job(3, "GAT", variant="K=50"), replace(RECORD, diverged=211)),
             "GAT K=50 on digits, seed 3  test 80.00  210 epochs  diverged at epoch 211",
         ),
         (
-            Outcome(job(), {"test": None, "epochs": 0, "diverged": 1}),
+            Outcome(job(), record(epochs=0, diverged=1, **NO_SCORES)),
             "STAGNN on digits, seed 0  0 epochs  diverged at epoch 1",
         ),
         (Outcome(job(), error="no room"), "STAGNN on digits, seed 0  failed: no room"),

@@ -1,41 +1,64 @@
 """Records on disk: added, read again, never lost."""
 
+import json
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from experiments.reproduce.records import FORMAT, Record
 from experiments.reproduce.store import Store
+from tests.experiments.reproduce.synthetic import PLAIN, record
 
 
-def record(seed: int, test: float = 0.5, **more: object) -> dict[str, object]:
-    start = {"experiment": "table1", "graph": "cora", "model": "STAGNN", "variant": ""}
-    return {**start, "seed": seed, "test": test, **more}
+def seeds(records: list[Record]) -> list[int]:
+    return [record.seed for record in records]
 
 
 def test_what_is_added_is_there(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.add(record(0))
-    store.add(record(1))
-    assert [r["seed"] for r in store.read("table1")] == [0, 1]
+    store.add(record())
+    store.add(record(seed=1))
+    assert seeds(store.read("table1")) == [0, 1]
     assert store.read_graph("table1", "actor") == []
+
+
+def test_a_line_has_a_format_number_and_what_was_written_before_there_was_one_is_read(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    store.add(record(seed=1))
+    path = store.path("table1", "cora")
+    line = json.loads(path.read_text())
+    assert line == {"format": FORMAT, **PLAIN, "diverged": None, "seed": 1}
+    path.write_text(json.dumps(PLAIN) + "\n")
+    assert store.read("table1") == [record()]
+
+
+def test_a_record_that_is_incomplete_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(record())
+    path = store.path("table1", "cora")
+    path.write_text(path.read_text().replace('"split"', '"slit"'))
+    with pytest.raises(ValueError, match=r"cora\.jsonl, line 1: a record lacks split"):
+        store.read("table1")
 
 
 def test_the_latest_of_several_counts(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.add(record(0, 0.1))
-    store.add(record(0, 0.2))
-    assert [r["test"] for r in store.read("table1")] == [0.2]
+    store.add(record(test=0.1))
+    store.add(record(test=0.2))
+    assert [r.test for r in store.read("table1")] == [0.2]
 
 
 def test_a_line_that_a_killed_writer_left_is_no_record_and_spoils_none(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.add(record(0))
+    store.add(record())
     with store.path("table1", "cora").open("a") as file:
         file.write('{"experiment": "table1", "gra')
-    assert [r["seed"] for r in store.read("table1")] == [0]
-    store.add(record(1))
-    assert [r["seed"] for r in store.read("table1")] == [0, 1]
+    assert seeds(store.read("table1")) == [0]
+    store.add(record(seed=1))
+    assert seeds(store.read("table1")) == [0, 1]
 
 
 def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
@@ -48,7 +71,7 @@ def test_a_file_that_is_no_store_is_named(tmp_path: Path) -> None:
 
 def _add_some(folder: Path, first: int) -> None:
     for seed in range(first, first + 20):
-        Store(folder).add(record(seed, note="x" * 5000))
+        Store(folder).add(record(seed=seed, variant="x" * 5000))
 
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:

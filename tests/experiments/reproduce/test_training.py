@@ -13,13 +13,13 @@ import subtree_attention as sta
 from experiments.baselines import GCN
 from experiments.reproduce import training
 from experiments.reproduce.experiments import EDGEWISE, Job
-from experiments.reproduce.records import OURS
+from experiments.reproduce.records import OURS, Record
 from experiments.reproduce.training import Outcome, Place
 from subtree_attention.train.step import Trainer
 from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
 
 
-def records(*jobs: Job) -> list[dict]:
+def records(*jobs: Job) -> list[Record]:
     found = [outcome.record for outcome in training.run(jobs, PLACE)]
     assert all(found)
     return found
@@ -35,24 +35,24 @@ def beside_each_other(*jobs: Job) -> dict[Job, Outcome]:
 
 def test_a_record_holds_what_a_reader_needs() -> None:
     [record] = records(job())
-    assert record["epochs"] == 3
-    assert 0 < record["test"] < 1
-    assert record["diverged"] is None
-    assert len(record["hop_weights"]) == 3
-    assert len(record["gates"]) == 3
-    assert len(record["gates"][0]) == 2
-    assert record["config"]["hops"] == 2
+    assert record.epochs == 3
+    assert 0 < record.test < 1
+    assert record.diverged is None
+    assert len(record.hop_weights) == 3
+    assert len(record.gates) == 3
+    assert len(record.gates[0]) == 2
+    assert record.config["hops"] == 2
 
 
 def test_a_run_equals_that_of_sta_train(tmp_path: Path) -> None:
-    found = sorted(records(job(0), job(1)), key=lambda r: r["seed"])
+    found = sorted(records(job(0), job(1)), key=lambda r: r.seed)
     trained = sta.fit(CONFIG.replace(runs=2), tmp_path / "out", device="cpu")
-    assert [(r["val"], r["test"]) for r in found] == [(r.val, r.test) for r in trained.runs]
+    assert [(r.val, r.test) for r in found] == [(r.val, r.test) for r in trained.runs]
 
 
 def test_the_edge_wise_formulation_learns_the_same() -> None:
     ours, edgewise = records(job(model=OURS), job(model=EDGEWISE))
-    assert edgewise["test"] == pytest.approx(ours["test"], abs=0.02)
+    assert edgewise.test == pytest.approx(ours.test, abs=0.02)
 
 
 def test_of_a_diverged_run_the_best_epoch_before_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,16 +65,16 @@ def test_of_a_diverged_run_the_best_epoch_before_counts(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Trainer, "read", diverging)
     [record] = records(job(config=CONFIG.replace(epochs=9)))
-    assert (record["diverged"], record["epochs"]) == (3, 2)
+    assert (record.diverged, record.epochs) == (3, 2)
     for name in ("train", "val", "test", "best_epoch"):
-        assert record[name] == whole[name]
+        assert getattr(record, name) == getattr(whole, name)
 
 
 def test_a_run_that_never_was_finite_has_no_scores() -> None:
     [record] = records(job(config=CONFIG.replace(lr=1e30)))
-    assert (record["diverged"], record["epochs"]) == (1, 0)
+    assert (record.diverged, record.epochs) == (1, 0)
     for name in ("train", "val", "test", "best_epoch", "hop_weights", "gates"):
-        assert record[name] is None
+        assert getattr(record, name) is None
 
 
 def test_what_fails_or_diverges_ends_without_those_beside_it(
@@ -98,10 +98,10 @@ def test_what_fails_or_diverges_ends_without_those_beside_it(
         ),
     )
     ended = beside_each_other(job(), job(model="GCN"), job(model="GNC"), wild)
-    assert ended[OURS].record["epochs"] == 3
+    assert ended[OURS].record.epochs == 3
     assert ended["GCN"].error == "OutOfMemoryError: no room"
     assert "unknown baseline 'gnc'" in ended["GNC"].error
-    assert ended["MixHop"].record["diverged"] == 1
+    assert ended["MixHop"].record.diverged == 1
 
 
 def test_a_graph_that_cannot_be_prepared_fails_its_jobs_only(
