@@ -1,1 +1,1 @@
-"""Measurements of single things, a module each: `python -m experiments.benchmarks.NAME --help`."""
+"""Measurements of single things, each a module: `python -m experiments.benchmarks.NAME --help`."""

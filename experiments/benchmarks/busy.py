@@ -1,12 +1,11 @@
 """How training fares on cores that have other work to do, and what settings of its threads do.
 
-    python benchmarks/busy.py --rounds 3 --out results/busy-cpu.json
+    python -m experiments.benchmarks.busy --rounds 3 --out results/busy-cpu.json
 
 A run on the embedded graph, in a process of its own each time, alone and beside as many endless
 loops as there are cores; the settings take turns.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-import torch
-
-from subtree_attention.runs.folder import environment, read_summary, write_json
+from experiments.benchmarks.script import leave, parser
+from subtree_attention.runs.folder import read_summary
 
 SETTINGS = {
     "as it comes": {},
@@ -51,10 +49,7 @@ def seconds(settings: dict[str, str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, rounds=3).parse_args()
     seconds({})  # compiles the kernels if they are not yet
     measured: dict[str, dict[str, list[float]]] = {}
     for beside, processes in (("idle", 0), ("busy", os.cpu_count() or 1)):
@@ -65,8 +60,7 @@ def main() -> None:
                     taken[name].append(seconds(settings))
         for name, values in taken.items():
             print(f"{beside}, {name}: {median(values):.1f} s")
-    about = environment(torch.device("cpu"))
-    write_json(arguments.out, {"seconds": measured, "environment": about})
+    leave(arguments.out, {"seconds": measured})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long explaining one root takes on a random graph, with what is kept for all roots built.
 
-    python benchmarks/explain.py --out results/explain-cpu.json
+    python -m experiments.benchmarks.explain --out results/explain-cpu.json
 
 "explanation" is all parts by hop and head; "importance" the sum of every node's contributions to
 a class; "report" what `sta explain` tells: the first five nodes of each level and their walks.
@@ -9,23 +9,24 @@ a class; "report" what `sta explain` tells: the first five nodes of each level a
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from large_graph import CLASSES, main
 from torch_geometric.data import Data
 
+from experiments.benchmarks.large_graph import CLASSES, main
 from subtree_attention import STAGNN, Explainer, Graph
 from subtree_attention.show.explanation import Names, to_dict
 
 
 def measure(model: STAGNN, data: Data, graph: Graph, roots: int) -> dict[str, Any]:
     """Median milliseconds over the first roots, after one that is not counted."""
-    built, explainer = timed(lambda: Explainer(model, data.x, graph))
+    built, explainer = timed(partial(Explainer, model, data.x, graph))
     names, times = Names(data, CLASSES), []
     for root in range(roots + 1):
-        explained, explanation = timed(lambda root=root: explainer(root))
-        summed, _ = timed(lambda why=explanation: why.importance(why.predicted))
-        told, _ = timed(lambda why=explanation: to_dict(why, names))
+        explained, explanation = timed(partial(explainer, root))
+        summed, _ = timed(partial(explanation.importance, explanation.predicted))
+        told, _ = timed(partial(to_dict, explanation, names))
         times.append((explained, summed, told))
     columns = zip(*times[1:], strict=True)
     medians = [round(statistics.median(column), 2) for column in columns]

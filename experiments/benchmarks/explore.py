@@ -1,6 +1,6 @@
 """How long `sta explore` takes to show a root of a large random graph, asked over HTTP.
 
-    python benchmarks/explore.py --out results/explore.json
+    python -m experiments.benchmarks.explore --out results/explore.json
 
 The model is not trained: what is computed does not depend on its weights. "first" draws three hops
 of a root that was not asked for before, "all" all hops of another, "switch" the same root by
@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from large_graph import main
 from torch_geometric.data import Data
 
+from experiments.benchmarks.large_graph import main
 from subtree_attention import STAGNN, Graph
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import address, listen, server

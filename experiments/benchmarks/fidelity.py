@@ -1,6 +1,6 @@
 """How faithful explanations are on Cora: STA's exact parts, GNNExplainer, near nodes, chance.
 
-    python benchmarks/fidelity.py --out results/fidelity.json
+    python -m experiments.benchmarks.fidelity --out results/fidelity.json
 
 Each method ranks the nodes around a test node; the first k are its explanation. As in PyG's
 `fidelity`, a node is taken away by setting its features to 0, which is also what GNNExplainer
@@ -16,7 +16,6 @@ probability, and the paired difference of that fall with its standard error over
 model on one split). GNNExplainer is PyG's, with node masks.
 """
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,8 +27,8 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, ExplainerAlgorithm, GNNExplainer
 from torch_geometric.utils import k_hop_subgraph
 
+from experiments.benchmarks.script import leave, parser
 from subtree_attention import STAGNN, STAExplainer, fit, load, load_data, recipe
-from subtree_attention.runs.folder import environment, write_json
 
 SIZES = (1, 5, 10, 20, 50)
 LEARNING_RATES = (0.01, 0.1)  # of GNNExplainer: PyG's default, and one that moves its mask further
@@ -39,11 +38,9 @@ Ranking = Callable[[int], Tensor]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=30, help="test nodes that are explained")
-    parser.add_argument("--epochs", type=int, default=100, help="of GNNExplainer, for each node")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    epochs = (100, "of GNNExplainer, for each node")
+    options = parser(__doc__, nodes=(30, "test nodes that are explained"), epochs=epochs)
+    arguments = options.parse_args()
     config = recipe("cora", runs=1)
     with tempfile.TemporaryDirectory() as folder:
         score = fit(config, Path(folder) / "run", device="cpu").mean
@@ -67,21 +64,9 @@ def main() -> None:
     differences = {name: compare(results[ours], results[name]) for name in others}
     print_table(results)
     print_differences(differences)
-    write_json(
-        arguments.out,
-        {
-            "graph": "cora",
-            "test": score,
-            "nodes": roots,
-            "sizes": SIZES,
-            "gnn_explainer_epochs": arguments.epochs,
-            "methods": results,
-            "differences": differences,
-            "config": config.to_dict(),
-            "environment": environment(torch.device("cpu")),
-        },
-    )
-    print(f"written to {arguments.out}")
+    about = {"graph": "cora", "test": score, "nodes": roots, "sizes": SIZES}
+    about |= {"gnn_explainer_epochs": arguments.epochs, "config": config.to_dict()}
+    leave(arguments.out, {**about, "methods": results, "differences": differences})
 
 
 def by_algorithm(model: STAGNN, data: Data, algorithm: ExplainerAlgorithm) -> Ranking:

@@ -1,22 +1,19 @@
 """STAGNN by our operator and edge by edge, epoch by epoch from the same start, on the CPU.
 
-    python benchmarks/pairs.py cora --epochs 200 --out results/pairs-cora.json
+    python -m experiments.benchmarks.pairs cora --epochs 200 --out results/pairs-cora.json
 
 In float64 losses agree to all digits that count and scores to the last one, so the formulations are
 the same model. In float32 they agree until roundings have grown; from then on the two runs are two
 samples of the same thing.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 
+from experiments.benchmarks.script import leave, parser
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS
 from experiments.reproduce.training import build
 from subtree_attention import Graph, datasets
-from subtree_attention.runs.folder import environment, write_json
 from subtree_attention.train.loop import prepare
 from subtree_attention.train.recipes import recipe
 from subtree_attention.train.step import Trainer
@@ -52,25 +49,16 @@ def compared(graph: str, seed: int, epochs: int, dtype: torch.dtype) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("graph")
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    result: dict[str, object] = {
-        "graph": arguments.graph,
-        "seed": arguments.seed,
-        "epochs": arguments.epochs,
-    }
+    arguments = parser(__doc__, "graph", epochs=100, seed=0).parse_args()
+    chosen = {name: getattr(arguments, name) for name in ("graph", "seed", "epochs")}
+    result: dict[str, object] = {**chosen}
     for dtype in (torch.float64, torch.float32):
         name = str(dtype).removeprefix("torch.")
-        found = compared(arguments.graph, arguments.seed, arguments.epochs, dtype)
-        result[name] = found
+        result[name] = found = compared(**chosen, dtype=dtype)
         apart = found["largest_relative_difference_of_losses"]
         first = found["first_epoch_with_another_score"] or "none"
         print(f"{name}: losses differ by at most {apart:.1e}, first other score at epoch: {first}")
-    write_json(arguments.out, {**result, "environment": environment(torch.device("cpu"))})
+    leave(arguments.out, result)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Many splits of one graph, several processes at a time, in one result file.
 
-    python benchmarks/splits.py cora --runs 20 --processes 4 --out results/cora-20-splits.json
+    python -m experiments.benchmarks.splits cora --runs 20 --processes 4 --out results/cora.json
 
 The five runs of the paper's protocol A scatter by about a point; this shows the mean that they
 scatter around.
 """
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -14,16 +13,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from subtree_attention.runs.folder import write_json
+from experiments.benchmarks.script import parser
+from subtree_attention.io import write_json
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("graph")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, "graph", runs=20, processes=4).parse_args()
     each = -(-arguments.runs // arguments.processes)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "subtree_attention", "train", arguments.graph]

@@ -1,6 +1,6 @@
 """All runs of the paper's Table 1 on one GPU, and how long they take from nothing.
 
-    python benchmarks/table1.py --out results/table1-h200.json
+    python -m experiments.benchmarks.table1 --out results/table1-h200.json
 
 Nine graphs (CoraFull's raw file has to be there for the tenth), the paper's protocols, recipes and
 early stopping: 5 runs each on Cora, Citeseer, Deezer and Actor, 10 each on the others. The time
@@ -12,14 +12,14 @@ import time
 
 START = time.perf_counter()
 
-import argparse  # noqa: E402
 import tempfile  # noqa: E402
 from concurrent.futures import ProcessPoolExecutor  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import torch  # noqa: E402
 
-from subtree_attention.runs.folder import environment, write_json  # noqa: E402
+from experiments.benchmarks.script import leave, parser  # noqa: E402
+from subtree_attention.runs.folder import environment  # noqa: E402
 from subtree_attention.train.loop import choose_device, fit, prepare  # noqa: E402
 from subtree_attention.train.recipes import recipe  # noqa: E402
 
@@ -28,14 +28,11 @@ GRAPHS = ["computer", "cs", "physics", "pubmed", "photo", "actor", "deezer", "co
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("graphs", nargs="*", default=GRAPHS)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--runs", type=int, help="instead of the protocol's")
-    parser.add_argument("--together", type=int, help="runs that share the GPU at a time")
-    parser.add_argument("--processes", type=int, default=4, help="that prepare graphs")
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    options = parser(__doc__, device="auto", processes=(4, "that prepare graphs"))
+    options.add_argument("graphs", nargs="*", default=GRAPHS)
+    options.add_argument("--runs", type=int, help="instead of the protocol's")
+    options.add_argument("--together", type=int, help="runs that share the GPU at a time")
+    arguments = options.parse_args()
     device = choose_device(arguments.device)
     changes = {} if arguments.runs is None else {"runs": arguments.runs}
     configs = {name: recipe(name, **changes) for name in arguments.graphs}
@@ -51,8 +48,8 @@ def main() -> None:
         for name, config in configs.items():
             data = prepare(config) if name == first else prepared[name].result()
             ready = time.perf_counter() - START
-            out, options = Path(folder) / name, {"device": str(device), "data": data}
-            result = fit(config, out, together=arguments.together, **options)
+            where = {"device": str(device), "together": arguments.together}
+            result = fit(config, Path(folder) / name, data=data, **where)
             ended = time.perf_counter() - START
             scores = {**result.to_dict(), "config": config.to_dict()}
             results[name] = {**scores, "ready": round(ready, 2), "ended": round(ended, 2)}
@@ -63,8 +60,7 @@ def main() -> None:
     epochs = sum(run["epochs"] for result in results.values() for run in result["runs"])
     print(f"{runs} runs, {epochs} epochs in {seconds:.1f} s on {environment(device)['device']}")
     summary = {"seconds": seconds, "runs": runs, "epochs": epochs}
-    write_json(arguments.out, {**summary, "graphs": results, "environment": environment(device)})
-    print(f"written to {arguments.out}")
+    leave(arguments.out, {**summary, "graphs": results}, device)
 
 
 if __name__ == "__main__":

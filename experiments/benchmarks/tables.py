@@ -1,13 +1,12 @@
 """How long two tables take to become a graph, and how much memory: a million nodes by default.
 
-    python benchmarks/tables.py --out results/tables.json
+    python -m experiments.benchmarks.tables --out results/tables.json
 
 The files are made first (random ids, four numeric columns with gaps, a category, labels of a
 tenth of the nodes; edges between ids drawn at random). They are then loaded in a fresh process:
 its seconds count from the call of `from_tables`, its largest memory from its start. Linux only.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
-from subtree_attention.runs.folder import environment, write_json
+from experiments.benchmarks.script import leave, parser
 
 LOAD = """
 import json, re, sys, time
@@ -38,11 +36,7 @@ print(json.dumps({"seconds": seconds, **memory, **sizes, "notes": data.report.wo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=10**6)
-    parser.add_argument("--edges", type=int, default=10**7)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, nodes=10**6, edges=10**7).parse_args()
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for suffix in ("csv", "parquet"):
@@ -51,9 +45,7 @@ def main() -> None:
             results[suffix] = load(files)
             took, peak = results[suffix]["seconds"], results[suffix]["peak_gib"]
             print(f"  loaded in {took:.1f} s, at most {peak:.2f} GiB", flush=True)
-    about = environment(torch.device("cpu"))
-    write_json(arguments.out, {"files": results, "polars": pl.__version__, "environment": about})
-    print(f"written to {arguments.out}")
+    leave(arguments.out, {"files": results, "polars": pl.__version__})
 
 
 def write_files(folder: Path, num_nodes: int, num_edges: int, suffix: str) -> list[Path]:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import typer
 
+from experiments.cli import app as experiments
 from experiments.reproduce.command import WHATS
 from subtree_attention import datasets
-from subtree_attention.cli import app
+from subtree_attention.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/*.md", "src/**/*.md", "results/**/*.md")
+    for pattern in ("*.md", "docs/*.md", "src/**/*.md", "experiments/*.md", "results/**/*.md")
     for path in ROOT.glob(pattern)
 )
 PARSED = re.compile(r"<!-- parsed, not run: .+ -->")
@@ -71,11 +72,16 @@ def shapes(block: Block) -> dict[str, tuple[int, ...]]:
     return {name: tuple(map(int, sizes.split(","))) for name, sizes in SHAPE.findall(block.text)}
 
 
+EXPERIMENTS = ["python", "-m", "experiments"]
+
+
 def parse(words: list[str]) -> None:
-    """Hold `sta ...` against the command line and its names; an error says what does not fit."""
-    group = typer.main.get_command(app)
-    with group.make_context("sta", words[1:]) as context:
-        name, command, rest = group.resolve_command(context, words[1:])  # type: ignore[attr-defined]
+    """Hold `sta ...` or `python -m experiments ...` against the command line and its names; an
+    error says what does not fit."""
+    ours, words = (app, words[1:]) if words[0] == "sta" else (experiments, words[3:])
+    group = typer.main.get_command(ours)
+    with group.make_context("command", words) as context:
+        name, command, rest = group.resolve_command(context, words)  # type: ignore[attr-defined]
         with command.make_context(name, rest, parent=context) as inner:
             given = inner.params
     graphs = given.get("graphs") or given.get("graph") or []
@@ -95,13 +101,18 @@ def check(words: list[str]) -> None:
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         known = extras["optional-dependencies"]
         problem = found is None or not set((found[1] or "cpu").split(",")) <= known.keys()
-    elif words[0] == "python" and (ROOT / words[1]).is_file():
-        options = [word for word in words[2:] if word.startswith("--")]
-        problem = not all(f'"{option}"' in (ROOT / words[1]).read_text() for option in options)
+    elif words[:2] == ["python", "-m"] and (file := _file_of(words[2])).is_file():
+        text = file.read_text() + _file_of("experiments.benchmarks.script").read_text()
+        options = [word.removeprefix("--") for word in words[3:] if word.startswith("--")]
+        problem = not all(re.search(rf'"--{name}"|\b{name}=', text) for name in options)
     else:
         raise ValueError(f"no rule covers the command: {shlex.join(words)}")
     if problem:
         raise ValueError(f"this does not fit the repository: {shlex.join(words)}")
+
+
+def _file_of(module: str) -> Path:
+    return ROOT / (module.replace(".", "/") + ".py")
 
 
 def plain(text: str) -> str:

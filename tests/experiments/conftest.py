@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import __main__ as command
+from experiments import cli
 
 
 @pytest.fixture
@@ -17,12 +17,12 @@ def run_experiments(
     `run_experiments("bench", "cora")` -> exit code, what it printed, its errors.
     """
     monkeypatch.chdir(tmp_path)
-    for console in (command.out_console, command.err_console):
+    for console in (cli.out_console, cli.err_console):
         monkeypatch.setattr(console, "width", 200)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
-            command.main(list(arguments))
+            cli.main(list(arguments))
         printed = capsys.readouterr()
         return int(left.value.code or 0), printed.out, printed.err
 

@@ -172,7 +172,7 @@ def test_measuring_and_reproducing_need_only_torch_pyg_numpy_and_scipy():
 def test_the_command_line_says_what_it_lacks():
     done = without(["typer"], "bench")
     assert done.returncode == 1
-    assert "python -m experiments needs typer, which is not installed" in done.stderr
+    assert "the command line needs typer, which is not installed" in done.stderr
 
 
 def test_help_teaches(run_experiments):

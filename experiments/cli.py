@@ -1,0 +1,222 @@
+"""`python -m experiments bench|reproduce`: measure, and run the paper again."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from subtree_attention import _check, cli
+from subtree_attention.cli.app import (
+    DataDir,
+    Device,
+    Mirror,
+    Together,
+    err_console,
+    live,
+    out_console,
+)
+from subtree_attention.runs import folder as store
+from subtree_attention.train.loop import choose_device
+
+app = typer.Typer(
+    name="python -m experiments",
+    help="The paper's experiments, and the benchmarks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+@app.command()
+def bench(
+    graphs: Annotated[
+        list[str] | None, typer.Argument(help=r"Names from 'sta datasets'. \[default: cora]")
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A uniform random graph: corafull, arxiv, or NODES,EDGES,FEATURES,CLASSES; may "
+            "be given several times. Alone, it takes the place of cora."
+        ),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="How ours computes the operator: a name from 'sta info', or auto.")
+    ] = "auto",
+    scaling: Annotated[
+        bool,
+        typer.Option(
+            "--scaling", help="Instead: our operator over edges, hops, heads and classes."
+        ),
+    ] = False,
+    limit: Annotated[
+        float, typer.Option(help="With --scaling: seconds after which larger sizes are left out.")
+    ] = 20.0,
+    rounds: Annotated[int, typer.Option(help="How often every version is timed.")] = 7,
+    device: Device = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file of the results, the plot goes beside it. \\[default: "
+            "results/bench-DEVICE.json, with --scaling results/scaling-DEVICE.json]"
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Measure the operator and whole epochs against other ways to do the same.
+
+    Contenders: the published formulation edge by edge, sparse products by the library, and PyG's
+    GCN, GAT, GraphSAGE, SGFormer and Polynormer. All are timed in turns in one run. What runs out
+    of memory is reported as such; a version that breaks or whose result is wrong is not reported,
+    and the command fails.
+
+    [bold]Examples[/bold]
+
+    python -m experiments bench                          Cora, on a GPU if there is one
+
+    python -m experiments bench cora pubmed photo --rounds 15
+
+    python -m experiments bench --shape arxiv            a random graph as large as ogbn-arxiv
+
+    python -m experiments bench --shape 10000,50000,128,10 --device cpu --backend torch
+
+    python -m experiments bench --scaling                how time and memory grow
+    """
+    from experiments import bench as benchmark
+
+    _check.integer("rounds", rounds, 1)
+    place = choose_device(device)
+    common: dict[str, Any] = {"backend": backend, "rounds": rounds, "say": err_console.print}
+    path = out or Path(f"results/{'scaling' if scaling else 'bench'}-{place.type}.json")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file with --out")
+    if scaling:
+        if graphs or shape:
+            raise ValueError("--scaling runs on random graphs of its own: name no graph or shape")
+        result = benchmark.scale(place, limit=limit, **common)
+    else:
+        graphs = graphs or ([] if shape else ["cora"])
+        common |= {"data_dir": data_dir, "mirror": mirror}
+        common["save"] = lambda so_far: store.write_json(path, so_far)
+        result = benchmark.compare(graphs, shape or [], place, **common)
+    benchmark.publish(result, path, out_console)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, table3, hops, deep, gpr, theorem, robustness, or all."
+        ),
+    ],
+    graph: Annotated[
+        list[str] | None, typer.Option(help="Only this graph; may be given several times.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this model (STAGNN, GCN, ...); may be given several times."),
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Runs instead of the paper's number.")] = None,
+    render: Annotated[
+        bool, typer.Option("--render", help="Only draw tables and figures from what is there.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run also what is there already.")] = False,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Most epochs of a run, for a quick look; needs a folder of its own."),
+    ] = None,
+    device: Device = "auto",
+    together: Together = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes for runs that the host holds up, one run in each: on a CPU all of "
+            "them, on a GPU those that cannot be captured (GraphGPS, SGFormer, Polynormer), beside "
+            r"the others. \[default: on a CPU 1, on a GPU half of the cores, at most 8]"
+        ),
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Folder of the records. [default: results/reproduce]")
+    ] = None,
+    data_dir: DataDir = None,
+    mirror: Mirror = None,
+) -> None:
+    """Run the paper's experiments again, and draw its tables and figures from the runs.
+
+    Every run is a line of JSON below the folder of the records. What is there with the same
+    settings is not run again, so an interrupted command goes on where it was; --render trains
+    nothing. A run that diverges is a result and marked as such; one that fails is named, the others
+    go on, and the command ends with exit code 1: the same command tries it again. Started several
+    times at once, the processes share the runs.
+
+    [bold]Examples[/bold]
+
+    python -m experiments reproduce table1    all graphs, all models, the paper's number of runs
+
+    python -m experiments reproduce table1 --graph cora --model STAGNN --model GCN
+
+    python -m experiments reproduce deep --render    tables and figures from the committed runs
+
+    python -m experiments reproduce theorem    spectral gaps and convergence; trains nothing
+
+    CUDA_VISIBLE_DEVICES=1 python -m experiments reproduce all   a second GPU joins in
+    """
+    from experiments.reproduce import command
+    from experiments.reproduce.progress import RunBars, RunLines, Watch
+    from experiments.reproduce.queue import default_processes
+    from experiments.reproduce.store import DEFAULT, Store
+    from experiments.reproduce.training import Place
+    from subtree_attention.train.loop import TOGETHER
+
+    store_of_records = Store(results or DEFAULT)
+
+    def say(line: str) -> None:
+        err_console.print(line, soft_wrap=True, markup=False)
+
+    _check.known("experiment", what, command.WHATS)
+    if epochs is not None and results is None:
+        raise ValueError(
+            f"runs of {epochs} epochs would stand for the full ones in {DEFAULT}: "
+            "name another folder with --results"
+        )
+    if render:
+        files, failed = command.render_all(what, store_of_records, say), ""
+    else:
+        at_a_time = TOGETHER if together is None else _check.integer("together", together, 1)
+        place = Place(choose_device(device), data_dir, mirror, at_a_time)
+        changes = {} if epochs is None else {"epochs": epochs}
+        if processes is None:
+            processes = default_processes(place.device)
+        display: AbstractContextManager[Watch] = live(RunBars(say, err_console), RunLines(say))
+        try:
+            with display as watch:
+                files, failed = command.reproduce(
+                    what,
+                    place,
+                    store_of_records,
+                    graphs=graph,
+                    models=model,
+                    runs=runs,
+                    again=again,
+                    processes=_check.integer("processes", processes, 1),
+                    say=say,
+                    watch=watch,
+                    **changes,
+                )
+        except KeyboardInterrupt:
+            say("Stopped. What is done is kept; the same command goes on.")
+            raise typer.Exit(130) from None
+    for file in files:
+        out_console.print(f"written to {file}", soft_wrap=True, markup=False)
+    if failed:
+        raise RuntimeError(f"{failed}. They have no record: the same command tries them again")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: errors in plain words, as those of `sta`."""
+    cli.main(arguments, app)
