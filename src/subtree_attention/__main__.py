@@ -71,7 +71,7 @@ def _load(command_line: str):  # type: ignore[no-untyped-def]
             raise
         sys.exit(
             f"error: the command line needs {package}, which is not installed: pip install "
-            "typer rich. From Python, subtree_attention.fit and its siblings work without it."
+            "typer rich. From Python everything works without it."
         )
 
 
