@@ -27,7 +27,7 @@ docs: $(VENV)/.installed-dev
 	@echo "written to build/site: open build/site/index.html"
 
 clean:
-	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The marks are written last, so that an installation that was interrupted is taken up again.
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
