@@ -121,9 +121,9 @@ class STAGNNBy(STAGNN):
     def __init__(self, attend: Attention, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.attend = attend
-        self.conv._attend_subtree = self._attend_subtree  # type: ignore[method-assign]
+        self.conv.attend = self._attend_by  # type: ignore[method-assign]
 
-    def _attend_subtree(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
+    def _attend_by(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         phi, weights = self.conv.feature_map, self.conv.hop_weights()
         if weights is None:
             raise ValueError("the benchmark needs an aggregation that is a weighted sum over hops")

@@ -29,7 +29,9 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from subtree_attention import _check
 from subtree_attention.graph import Graph
-from subtree_attention.nn.linear import SparseLinear, SparseProduct, check_dropout
+from subtree_attention.nn import Linear, SparseFeatures
+from subtree_attention.nn.features import SparseProduct
+from subtree_attention.nn.linear import check_dropout
 
 # ------------------------------------------------------------------- what is prepared only once
 
@@ -72,8 +74,9 @@ def looped_edges(graph: Graph) -> Edges:
     return (add_self_loops(plain, num_nodes=graph.num_nodes)[0],)
 
 
-def dense_features(x: Tensor) -> Tensor:
+def dense_features(x: Tensor | SparseFeatures) -> Tensor:
     """[N, F] as layers take it that know dense features only."""
+    x = x.tensor if isinstance(x, SparseFeatures) else x
     return x if x.layout == torch.strided else x.to_dense()
 
 
@@ -188,7 +191,7 @@ class MixHop(Convolutions):
     ) -> None:
         super().__init__(looped_edges, dropout)
         wide = len(powers) * hidden
-        self.enter = SparseLinear(in_channels, hidden, dropout=dropout)
+        self.enter = Linear(in_channels, hidden, dropout=dropout)
         # What is left of the normalisation does not ask the host.
         self.convs = nn.ModuleList(
             MixHopConv(width, hidden, list(powers), add_self_loops=False)
@@ -209,11 +212,22 @@ def _gcn_layers(widths: list[int], dropout: float) -> nn.ModuleList:
 
 def _taking_sparse(convs: list[Any], dropout: float) -> nn.ModuleList:
     """Layers of which the first takes sparse x too, after dropout; its values stay."""
-    old = convs[0].lin
-    lin = SparseLinear(old.in_channels, old.out_channels, bias=False, dropout=dropout)
-    lin.load_state_dict(old.state_dict())
-    convs[0].lin = lin
-    return nn.ModuleList(convs)
+    return nn.ModuleList([_Entered(convs[0], dropout), *convs[1:]])
+
+
+class _Entered(nn.Module):
+    """A layer of PyG, which takes tensors only, behind its linear map, which is ours."""
+
+    def __init__(self, conv: Any, dropout: float) -> None:
+        super().__init__()
+        old = conv.lin
+        self.lin = Linear(old.in_channels, old.out_channels, bias=False, dropout=dropout)
+        self.lin.load_state_dict(old.state_dict())
+        conv.lin = nn.Identity()
+        self.conv = conv
+
+    def forward(self, x: Tensor | SparseFeatures, *edges: Any) -> Tensor:
+        return self.conv(self.lin(x), *edges)
 
 
 def _share(hidden: int, heads: int) -> int:
@@ -231,8 +245,8 @@ class MLP(nn.Module):
 
     def __init__(self, in_channels: int, hidden: int, classes: int, dropout: float) -> None:
         super().__init__()
-        self.enter = SparseLinear(in_channels, hidden, dropout=dropout)
-        self.leave = SparseLinear(hidden, classes, dropout=dropout)
+        self.enter = Linear(in_channels, hidden, dropout=dropout)
+        self.leave = Linear(hidden, classes, dropout=dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.leave(F.relu(self.enter(x)))
@@ -309,7 +323,7 @@ class GraphGPS(nn.Module):
         super().__init__()
         each = {"head_channels": _share(hidden, heads), "dropout": dropout}
         attention = {"attn_type": "performer", "attn_kwargs": each}
-        self.enter = SparseLinear(in_channels, hidden, dropout=dropout)
+        self.enter = Linear(in_channels, hidden, dropout=dropout)
         self.convs = nn.ModuleList(
             GPSConv(hidden, GCNConv(hidden, hidden, normalize=False), heads, dropout, **attention)
             for _ in range(layers)
@@ -573,7 +587,7 @@ class SparseGCN(nn.Module):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         widths = (in_channels, HIDDEN, out_channels)
-        self.lins = nn.ModuleList(SparseLinear(*pair, bias=False) for pair in pairwise(widths))
+        self.lins = nn.ModuleList(Linear(*pair, bias=False) for pair in pairwise(widths))
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(width)) for width in widths[1:])
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:

@@ -25,6 +25,7 @@ from torch_geometric.data import Data
 
 from experiments.attentions import EdgewiseAttention, STAGNNBy
 from experiments.baselines import baseline
+from experiments.models import GlobalAttentionGNN
 from experiments.reproduce.corruption import corrupt
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS, Record
@@ -232,7 +233,11 @@ def build(job: Job, in_channels: int, classes: int, graph: Graph) -> tuple[nn.Mo
     """The model of a job, made for its graph, and its configuration."""
     torch.manual_seed(job.seed)
     if job.model in (OURS, EDGEWISE):
-        sizes = {"in_channels": in_channels, "out_channels": classes}
+        sizes: dict[str, Any] = {"in_channels": in_channels, "out_channels": classes}
+        if job.config.global_attention == "only":
+            named = ("hidden_channels", "heads", "dropout", "feature_map", "head_mix", "eps")
+            options: dict[str, Any] = {name: getattr(job.config, name) for name in named}
+            return GlobalAttentionGNN(**sizes, **options), job.config
         settings: dict[str, Any] = {**sizes, **job.config.model_settings()}
         if job.model == EDGEWISE:
             return STAGNNBy(EdgewiseAttention(graph), **settings), job.config
@@ -269,7 +274,7 @@ def _hop_weights(
     model: nn.Module, weights: dict[str, torch.Tensor]
 ) -> tuple[list[float] | None, list[list[float]] | None]:
     """The learned alpha [K + 1] and gates [K + 1, H] of STAGNN at its best epoch."""
-    if not isinstance(model, STAGNN) or model.conv.global_attention == "only":
+    if not isinstance(model, STAGNN):
         return None, None
     model.load_state_dict(weights)
     with torch.no_grad():

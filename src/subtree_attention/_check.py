@@ -42,7 +42,7 @@ def finite(what: str, values: Tensor) -> None:
 
 def floating(what: str, values: Any) -> None:
     """Refuse whatever is not a tensor of floating-point numbers."""
-    if not callable(getattr(values, "is_floating_point", None)):
+    if not hasattr(values, "is_floating_point"):  # a tensor, without importing torch
         raise TypeError(f"{what} must be a torch.Tensor, got {type(values).__name__}")
     if not values.is_floating_point():
         raise TypeError(f"{what} must hold floating-point numbers, got {values.dtype}")

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in 
 FLOAT32_ERROR = 1e-5
 """Float32 rounds at 6e-8; the walk and the parts add up a few hundred such numbers."""
 
+MAPS = ["elu", "softmax", "relu", "softplus", "softmax-features", "rbf-features", "callable"]
 OPTIONS = pairwise(
-    **LAYER_OPTIONS,
-    feature_map=["elu", "relu", "softplus", "softmax-features", "rbf-features", "callable"],
+    **{**LAYER_OPTIONS, "feature_map": MAPS},
     transition=["rw", "sym", "mean", None],
     self_loops=[False, True],
     edges=["directed-weighted", "isolated-nodes", "self-loops", "parallel-edges", "undirected"],
@@ -79,7 +79,7 @@ def test_the_parts_add_up_in_float32_too(options):
 @pytest.mark.parametrize("edges", ["no-edges", "one-node", "hubs", "two-components"])
 def test_the_parts_add_up_on_odd_graphs(edges):
     graph = EDGES[edges].graph()
-    model = randomised(STAGNN(5, 8, 3, hops=4, global_attention="beside")).double()
+    model = randomised(STAGNN(5, 8, 3, hops=4, global_attention=True)).double()
     x = torch.randn(graph.num_nodes, 5).double()
     assert_complete(model, x, graph, FLOAT64_ERROR)
 
@@ -98,7 +98,7 @@ def test_every_part_is_the_effect_of_one_value():
     graph = EDGES["directed-weighted"].graph()
     model = randomised(STAGNN(5, 8, 3, hops=3, heads=2)).double()
     x, root, conv = torch.randn(graph.num_nodes, 5).double(), 4, model.conv
-    explanation, (_, _, value) = explain(model, x, graph, root), conv._project(model.hidden(x))
+    explanation, (_, _, value) = explain(model, x, graph, root), conv.project(model.hidden(x))
     for level in explanation.levels:
         expected = torch.zeros(graph.num_nodes, 2, 3).double()
         attention = model.attention(x, graph, root, level.hop)  # [N, H], from its own tests
@@ -113,10 +113,10 @@ def test_every_part_is_the_effect_of_one_value():
         assert_all_close([actual], [expected.detach()], FLOAT64_ERROR)
 
 
-@pytest.mark.parametrize("similarity", [None, "softmax"])
-def test_shares_are_the_attention_of_the_model(similarity):
+@pytest.mark.parametrize("feature_map", ["elu", "softmax"])
+def test_shares_are_the_attention_of_the_model(feature_map):
     graph = EDGES["isolated-nodes"].graph()
-    model = randomised(STAGNN(5, 8, 3, hops=3, similarity=similarity)).double()
+    model = randomised(STAGNN(5, 8, 3, hops=3, feature_map=feature_map)).double()
     x = torch.randn(graph.num_nodes, 5).double()
     for root in range(graph.num_nodes):
         for level in explain(model, x, graph, root).levels:
@@ -129,7 +129,7 @@ def test_shares_are_the_attention_of_the_model(similarity):
 def test_softmax_scores_that_are_far_apart_stay_exact():
     """One level's largest score may be so far below another's that exp would be 0."""
     edges = Edges(torch.tensor([[1, 2], [0, 1]]), 3)  # 2 -> 1 -> 0
-    conv = STAConv(1, 2, hops=2, heads=1, similarity="softmax", bias=False, eps=0.0).double()
+    conv = STAConv(1, 2, hops=2, heads=1, feature_map="softmax", bias=False, eps=0.0).double()
     for lin in (conv.lin_query, conv.lin_key):
         torch.nn.init.constant_(lin.weight, 1.0)
     x = torch.tensor([[1.0], [2000.0], [-2000.0]]).double()
@@ -137,12 +137,10 @@ def test_softmax_scores_that_are_far_apart_stay_exact():
     assert explain(conv, x, edges.graph(), 0).level(2).attention.item() == 1
 
 
-@pytest.mark.parametrize("global_attention", ["beside", "only"])
-@pytest.mark.parametrize("similarity", [None, "softmax"])
-def test_global_attention_stays_within_the_graph_of_a_batch(global_attention, similarity):
+@pytest.mark.parametrize("feature_map", ["elu", "softmax"])
+def test_global_attention_stays_within_the_graph_of_a_batch(feature_map):
     graph, batch = EDGES["two-components"].graph(), torch.tensor([0, 0, 0, 1, 1])
-    options = {"global_attention": global_attention, "similarity": similarity}
-    model = randomised(STAGNN(5, 8, 3, **options)).double()
+    model = randomised(STAGNN(5, 8, 3, global_attention=True, feature_map=feature_map)).double()
     x = torch.randn(5, 5).double()
     explainer = Explainer(model, x, graph, batch=batch)
     expected = model(x, graph, batch=batch)
@@ -167,7 +165,7 @@ def test_edges_sparse_features_and_half_precision():
 @pytest.mark.parametrize("aggregation", list(AGGREGATIONS))
 def test_a_model_on_a_gpu_is_explained_too(aggregation):
     graph = EDGES["directed-weighted"].graph(device="cuda")
-    model = STAGNN(5, 8, 3, aggregation=aggregation, global_attention="beside")
+    model = STAGNN(5, 8, 3, aggregation=aggregation, global_attention=True)
     model, x = randomised(model).double().cuda(), torch.randn(13, 5).double().cuda()
     explanation, expected = explain(model, x, graph, 3), model(x, graph)[3]
     assert_all_close([explanation.logits], [expected.cpu()], FLOAT64_ERROR)
@@ -249,7 +247,7 @@ def test_mistakes_are_refused_in_words(call, message):
 
 
 def test_a_batch_that_does_not_fit_is_refused():
-    model, graph = STAGNN(5, 8, 3, global_attention="only"), EDGES["undirected"].graph()
+    model, graph = STAGNN(5, 8, 3, global_attention=True), EDGES["undirected"].graph()
     with pytest.raises(ValueError, match=r"batch must have shape \[9\]"):
         Explainer(model, torch.randn(9, 5), graph, batch=torch.zeros(4, dtype=torch.long))
 

@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from subtree_attention import STAGNN, Graph, STAConv, feature_maps
-from subtree_attention.nn.aggregation import AGGREGATIONS, GATES
+from subtree_attention.nn.aggregation import AGGREGATIONS
+from subtree_attention.nn.heads import GATES
 from subtree_attention.ops import definition
 
 LAYER_OPTIONS = {
@@ -14,8 +15,8 @@ LAYER_OPTIONS = {
     "gate": list(GATES),
     "heads": [2, 1, 3],
     "head_mix": ["linear", "sum"],
-    "global_attention": [None, "beside", "only"],
-    "similarity": [None, "softmax"],
+    "global_attention": [False, True],
+    "feature_map": ["elu", "softmax"],
 }
 """What a layer can be made with, for `pairwise`."""
 
@@ -27,8 +28,8 @@ def dense_conv(
     aggregation: str = "gpr",
     gate: str = "softmax",
     head_mix: str = "linear",
-    global_attention: str | None = None,
-    similarity: str | None = None,
+    global_attention: bool = False,
+    feature_map: str = "elu",
     batch: Tensor | None = None,
 ) -> Tensor:
     """What `conv`, made with these options, should return: [N, out_channels]."""
@@ -41,19 +42,16 @@ def dense_conv(
     key = project(conv.lin_key, conv.key_channels)
     value = project(conv.lin_value, conv.value_channels)
     sim = definition.kernel_similarity(feature_maps.elu)
-    if similarity == "softmax":
+    if feature_map == "softmax":
         sim = definition.softmax_similarity
-    # Softmax attention over a whole graph has no eps: it is never without a node.
-    global_eps = 0.0 if similarity == "softmax" else conv.eps
-    everywhere = definition.global_attention(query, key, value, batch, sim, global_eps)
-    if global_attention == "only":
-        return mix(conv, everywhere, head_mix)
-
     levels = definition.subtree_attention(
         query, key, value, graph.dense(value.dtype), conv.hops, sim, conv.eps
     )
     out = mix(conv, aggregate(conv, levels, aggregation, gate), head_mix)
-    if global_attention == "beside":
+    if global_attention:
+        # Softmax attention over a whole graph has no eps: it is never without a node.
+        global_eps = 0.0 if feature_map == "softmax" else conv.eps
+        everywhere = definition.global_attention(query, key, value, batch, sim, global_eps)
         summed = everywhere.sum(1)
         if conv.value_channels != conv.out_channels:
             summed = summed @ conv.beside.lin.weight.t()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from subtree_attention.nn import aggregation
+from subtree_attention.nn import aggregation, heads
 
 K, N, H, C = 3, 6, 2, 4
 
@@ -99,10 +99,10 @@ def test_the_plain_gate_takes_the_place_of_alpha():
     assert not list(module.parameters())
 
 
-@pytest.mark.parametrize("gate", aggregation.GATES)
+@pytest.mark.parametrize("gate", heads.GATES)
 def test_one_head_has_no_gate_but_keeps_alpha(gate):
     module, gate = aggregation.build("gpr", gate, K, 1, C)
-    assert isinstance(gate, aggregation.NoGate)
+    assert isinstance(gate, heads.NoGate)
     assert module.alpha.shape == (K + 1,)
 
 

@@ -111,14 +111,14 @@ class TestCached:
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
 def test_copies_and_pickles_compute_the_same(x, copied):
-    conv = STAConv(6, 8, global_attention="beside", gate="plain")
+    conv = STAConv(6, 8, global_attention=True, gate="plain")
     assert torch.equal(copied(conv)(x, EDGE), conv(x, EDGE))
 
 
 @pytest.mark.parametrize("feature_map", ["elu", "softmax-features"])
 def test_state_dict_round_trip(x, feature_map):
     conv, other = (
-        changed(STAConv(6, 8, feature_map=feature_map, global_attention="beside")) for _ in range(2)
+        changed(STAConv(6, 8, feature_map=feature_map, global_attention=True)) for _ in range(2)
     )
     file = io.BytesIO()
     torch.save(conv.state_dict(), file)
@@ -129,7 +129,7 @@ def test_state_dict_round_trip(x, feature_map):
 
 
 def test_reset_draws_weights_anew_and_restores_what_starts_fixed():
-    conv = changed(STAConv(6, 8, global_attention="beside"))
+    conv = changed(STAConv(6, 8, global_attention=True))
     before = conv.lin_query.weight.detach().clone()
     conv.reset_parameters()
     assert not torch.equal(conv.lin_query.weight, before)
@@ -154,8 +154,17 @@ def test_reset_reaches_a_users_feature_map(x, feature_map):
     assert conv(x, EDGE).shape == (NODES, 8)
 
 
-def test_repr():
-    assert repr(STAConv(6, 8, hops=2, heads=4)) == "STAConv(6, 8, hops=2, heads=4)"
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({}, "aggregation=GPR, gate=SoftmaxGate, head_mix=LinearMix"),
+        ({"gate": "plain"}, "aggregation=Sum, gate=PlainGate, head_mix=LinearMix"),
+        ({"heads": 1, "head_mix": "sum"}, "aggregation=GPR, gate=NoGate, head_mix=SumMix"),
+    ],
+)
+def test_repr_says_what_names_became(options, parts):
+    expected = f"STAConv(6, 8, hops=2, heads={options.get('heads', 4)}, {parts})"
+    assert repr(STAConv(6, 8, hops=2, **options)) == expected
 
 
 def test_bias_may_be_left_out(x):
@@ -179,19 +188,19 @@ def test_dropout_acts_on_the_heads_before_they_are_mixed(x, monkeypatch):
     assert calls == [((NODES, 8), 0.25, True), ((NODES, 8), 0.25, False)]
 
 
-@pytest.mark.parametrize("similarity", [None, "softmax"])
+@pytest.mark.parametrize("feature_map", ["elu", "softmax"])
 @pytest.mark.parametrize("name", ["directed-weighted", "parallel-edges", "isolated-nodes"])
-def test_attention_along_edges_equals_the_definition(name, similarity):
+def test_attention_along_edges_equals_the_definition(name, feature_map):
     edges = EDGES[name]
-    conv = STAConv(6, 8, heads=2, similarity=similarity).double()
+    conv = STAConv(6, 8, heads=2, feature_map=feature_map).double()
     x = torch.randn(edges.num_nodes, 6, dtype=torch.float64)
     out, (index, weights) = conv(x, edges.index, edges.weight, return_attention_weights=True)
     assert torch.equal(out, conv(x, edges.index, edges.weight))
     assert weights.shape == (edges.index.size(1), 2)
 
-    query, key, _ = conv._project(x)
+    query, key, _ = conv.project(x)
     sim = definition.kernel_similarity(feature_maps.elu)
-    if similarity == "softmax":
+    if feature_map == "softmax":
         sim = definition.softmax_similarity
     expected = definition.attention_matrix(edges.graph().dense(), sim(query, key), conv.eps)
     source, target = index
@@ -200,10 +209,9 @@ def test_attention_along_edges_equals_the_definition(name, similarity):
     assert_all_close([actual], [expected], FLOAT64_ERROR)
 
 
-@pytest.mark.parametrize("options", [{"hops": 0}, {"global_attention": "only"}])
-def test_a_layer_without_a_first_hop_has_no_attention_along_edges(x, options):
+def test_a_layer_without_a_first_hop_has_no_attention_along_edges(x):
     with pytest.raises(ValueError, match="no first hop"):
-        STAConv(6, 8, **options)(x, EDGE, return_attention_weights=True)
+        STAConv(6, 8, hops=0)(x, EDGE, return_attention_weights=True)
 
 
 def test_hop_weights_are_alpha_times_gate():
@@ -223,8 +231,7 @@ def test_no_weight_decay_names_alpha_gate_and_the_weight_of_global_attention():
     assert names(gate="plain") == {"gate.table"}
     assert names(aggregation="attention", gate="none") == set()
     beside = {"aggregation.alpha", "gate.logits", "beside.weight"}
-    assert names(global_attention="beside") == beside
-    assert names(global_attention="only") == set()
+    assert names(global_attention=True) == beside
 
 
 def test_in_pyg_sequential(x):
@@ -265,7 +272,7 @@ def test_renumbering_the_nodes_renumbers_the_output():
     edges = EDGES["directed-weighted"]
     order = torch.randperm(edges.num_nodes)
     renumbered = Edges(order[edges.index], edges.num_nodes, edges.weight)
-    conv = STAConv(6, 8, global_attention="beside", aggregation="attention").double()
+    conv = STAConv(6, 8, global_attention=True, aggregation="attention").double()
     x = torch.randn(edges.num_nodes, 6, dtype=torch.float64)
     moved = torch.empty_like(x).index_copy(0, order, x)
     out = conv(moved, renumbered.graph())[order]
@@ -298,12 +305,11 @@ def test_autocast_trains_with_float32_attention(x):
         ({"eps": -1.0}, "eps must be a finite number of at least 0, got -1.0"),
         ({"feature_map": "elo"}, "Did you mean 'elu'"),
         ({"feature_map": torch.sin}, "must not be negative"),
-        ({"similarity": "softmaxx"}, "Did you mean 'softmax'"),
+        ({"feature_map": "softmaxx"}, "Did you mean 'softmax'"),
         ({"transition": "symm"}, "unknown transition 'symm'. Did you mean 'sym'"),
         ({"aggregation": "gprr"}, "Did you mean 'gpr'"),
         ({"gate": "plane"}, "Did you mean 'plain'"),
         ({"head_mix": "liner"}, "unknown head_mix 'liner'. Did you mean 'linear'"),
-        ({"global_attention": "besides"}, "Did you mean 'beside'"),
         ({"backend": "troch"}, "Did you mean 'torch'"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -320,6 +326,8 @@ def test_wrong_arguments_are_refused_at_once(options, message):
         ({"heads": 2.0}, "heads must be an integer, got 2.0"),
         ({"dropout": "0.5"}, "dropout must be a number, got '0.5'"),
         ({"in_channels": None}, "in_channels must be an integer, got None"),
+        ({"global_attention": "beside"}, "global_attention must be True or False, got 'beside'"),
+        ({"gate": 3}, "gate must be one of softmax, plain, none, got 3"),
     ],
 )
 def test_wrong_types_are_refused_at_once(options, message):
@@ -334,7 +342,7 @@ def test_an_edge_index_beyond_x_is_refused(x):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("heads", [1, 4])
-@pytest.mark.parametrize("global_attention", [None, "beside", "only"])
+@pytest.mark.parametrize("global_attention", [False, True])
 def test_a_layer_in_half_precision_works(dtype, heads, global_attention):
     torch.manual_seed(1)
     conv = STAConv(6, 8, heads=heads, value_channels=5, global_attention=global_attention)
@@ -348,7 +356,7 @@ def test_a_layer_in_half_precision_works(dtype, heads, global_attention):
 @pytest.mark.parametrize(
     "how", [{"heads": 4}, {"heads": 1}, {"heads": 4, "head_mix": "sum"}], ids=str
 )
-@pytest.mark.parametrize("global_attention", [None, "beside", "only"])
+@pytest.mark.parametrize("global_attention", [False, True])
 def test_the_output_has_the_precision_of_the_layer_with_and_without_a_last_map(
     how, global_attention
 ):
@@ -375,8 +383,6 @@ def test_attention_that_the_layer_does_not_compute_is_refused():
         STAConv(6, 8).attention(x, edge_index, root=0, hop="1")
     with pytest.raises(ValueError, match="no hop 4 to explain: hops read: 3"):
         STAConv(6, 8).attention(x, edge_index, root=0, hop=4)
-    with pytest.raises(ValueError, match="global attention only"):
-        STAConv(6, 8, global_attention="only").attention(x, edge_index, root=0, hop=1)
 
 
 @pytest.mark.parametrize(
@@ -389,13 +395,13 @@ def test_attention_that_the_layer_does_not_compute_is_refused():
     ],
 )
 def test_a_wrong_batch_is_refused(batch, error, message):
-    conv = STAConv(6, 8, global_attention="beside")
+    conv = STAConv(6, 8, global_attention=True)
     with pytest.raises(error, match=message):
         conv(torch.randn(3, 6), torch.tensor([[0, 1], [1, 2]]), batch=batch)
 
 
 def test_a_batch_of_more_graphs_than_said_is_refused():
-    conv, batch = STAConv(6, 8, global_attention="beside"), torch.tensor([0, 1, 3])
+    conv, batch = STAConv(6, 8, global_attention=True), torch.tensor([0, 1, 3])
     x, edge_index = torch.randn(3, 6), torch.tensor([[0], [0]])
     with pytest.raises(ValueError, match="batch holds graph 3, but batch_size=2"):
         conv(x, edge_index, batch=batch, batch_size=2)

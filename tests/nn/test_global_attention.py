@@ -21,14 +21,14 @@ BATCHES = {
 }
 
 
-@pytest.mark.parametrize(("similarity", "eps"), [(None, 1e-2), (None, 0.0), ("softmax", 1e-6)])
+@pytest.mark.parametrize(("feature_map", "eps"), [("elu", 1e-2), ("elu", 0.0), ("softmax", 1e-6)])
 @pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES)
-def test_equals_the_definition_in_output_and_every_gradient(batch, similarity, eps):
+def test_equals_the_definition_in_output_and_every_gradient(batch, feature_map, eps):
     inputs = random_inputs(9).all()
     dense = definition.kernel_similarity(make_map("elu", 5))
-    if similarity == "softmax":
+    if feature_map == "softmax":
         dense, eps = definition.softmax_similarity, 0.0  # which has no eps
-    actual = global_attention(*inputs, batch, similarity=similarity, eps=eps)
+    actual = global_attention(*inputs, batch, feature_map=feature_map, eps=eps)
     expected = definition.global_attention(*inputs, batch, dense, eps)
     assert_all_close(
         output_and_gradients(actual, inputs),
@@ -37,13 +37,13 @@ def test_equals_the_definition_in_output_and_every_gradient(batch, similarity, e
     )
 
 
-@pytest.mark.parametrize("similarity", [None, "softmax"])
-def test_a_batch_of_graphs_equals_one_graph_at_a_time(similarity):
+@pytest.mark.parametrize("feature_map", ["elu", "softmax"])
+def test_a_batch_of_graphs_equals_one_graph_at_a_time(feature_map):
     inputs, batch = random_inputs(9).all(), BATCHES["shuffled"]
-    together = global_attention(*inputs, batch, similarity=similarity, batch_size=3)
+    together = global_attention(*inputs, batch, feature_map=feature_map, batch_size=3)
     for graph in range(3):
         own = batch == graph
-        alone = global_attention(*(t[own] for t in inputs), similarity=similarity)
+        alone = global_attention(*(t[own] for t in inputs), feature_map=feature_map)
         assert_all_close([together[own]], [alone], FLOAT64_ERROR)
 
 
@@ -73,7 +73,7 @@ def test_half_inputs_are_computed_in_float32():
         ({"batch": torch.zeros(8, dtype=torch.long)}, r"batch must have shape \[9\].* got \[8\]"),
         ({"key": torch.randn(9, 2, 4)}, r"same shape, got \[9, 2, 5\] and \[9, 2, 4\]"),
         ({"value": torch.randn(8, 2, 3)}, r"nodes and heads, got \[9, 2, 5\] and \[8, 2, 3\]"),
-        ({"similarity": "sotfmax"}, "Did you mean 'softmax'"),
+        ({"feature_map": "sotfmax"}, "Did you mean 'softmax'"),
         ({"feature_map": "elo"}, "Did you mean 'elu'"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,

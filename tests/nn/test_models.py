@@ -3,12 +3,16 @@
 import copy
 import pickle
 import shutil
+from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
 
 from subtree_attention import STAGNN, Graph
 from subtree_attention.feature_maps import elu
+from subtree_attention.nn import build
+from subtree_attention.nn.heads import PlainGate
 from subtree_attention.ops import definition
 from tests.nn.reference import dense_model
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, output_and_gradients
@@ -29,12 +33,14 @@ def model(**options) -> STAGNN:
 
 
 @pytest.mark.parametrize("hop", range(5))
-@pytest.mark.parametrize(("heads", "similarity"), [(1, None), (4, None), (2, "softmax")])
-def test_attention_equals_the_dense_definition_and_sums_to_one(graph, x, hop, heads, similarity):
-    net = model(hops=4, heads=heads, similarity=similarity, dropout=0.5)
+@pytest.mark.parametrize(("heads", "feature_map"), [(1, "elu"), (4, "elu"), (2, "softmax")])
+def test_attention_equals_the_dense_definition_and_sums_to_one(graph, x, hop, heads, feature_map):
+    net = model(hops=4, heads=heads, feature_map=feature_map, dropout=0.5)
     net.conv.eps = 0.0
-    query, key, _ = net.conv._project(copy.deepcopy(net).eval().hidden(x))
-    sim = definition.kernel_similarity(elu) if similarity is None else definition.softmax_similarity
+    query, key, _ = net.conv.project(copy.deepcopy(net).eval().hidden(x))
+    sim = (
+        definition.kernel_similarity(elu) if feature_map == "elu" else definition.softmax_similarity
+    )
     power = torch.linalg.matrix_power(graph.dense(), hop)
     dense = definition.attention_matrix(power, sim(query, key))
     if hop == 0:
@@ -55,7 +61,7 @@ def test_attention_takes_an_edge_index_too(graph, x):
 
 def test_the_logits_are_a_sum_over_hops_heads_and_sources(graph, x):
     net = model(hops=3, heads=2).eval()
-    _, _, value = net.conv._project(net.hidden(x))
+    _, _, value = net.conv.project(net.hidden(x))
     root, total = 5, 0
     for hop, weights in enumerate(net.conv.hop_weights()):
         attention = net.attention(x, graph, root, hop)  # [N, H]
@@ -65,7 +71,7 @@ def test_the_logits_are_a_sum_over_hops_heads_and_sources(graph, x):
 
 
 def test_parameter_groups_decay_all_but_alpha_gate_and_global_weight():
-    net = model(global_attention="beside")
+    net = model(global_attention=True)
     decayed, kept = net.parameter_groups(weight_decay=0.1)
     names = {id(p): name for name, p in net.named_parameters()}
     assert {names[id(p)] for p in kept["params"]} == {
@@ -110,7 +116,7 @@ def test_copies_and_pickles_compute_the_same(x, copied):
 
 
 def test_state_dict_round_trip(graph, x):
-    net, other = model(global_attention="beside"), model(global_attention="beside")
+    net, other = model(global_attention=True), model(global_attention=True)
     other.load_state_dict(net.state_dict())
     assert torch.equal(other(x, graph), net(x, graph))
 
@@ -133,7 +139,7 @@ def test_reset_starts_again(graph, x):
         pytest.param(
             "inductor",
             # torch's aot_eager gets the strides of an einsum's gradient wrong, inductor does not.
-            {"global_attention": "beside"},
+            {"global_attention": True},
             marks=pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler"),
         ),
     ],
@@ -167,3 +173,33 @@ def test_wrong_arguments_are_refused_at_once(arguments, message):
 def test_heads_may_outnumber_the_classes():
     net = STAGNN(6, 8, 3, heads=8)
     assert net(torch.randn(4, 6), Graph(torch.tensor([[0], [1]]), 4)).shape == (4, 3)
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: ClassVar[str] = "stagnn"
+    hidden_channels: int = 8
+    heads: int = 2
+    gate: str = "plain"
+    global_attention: bool = True
+
+
+def test_a_model_is_built_by_the_name_and_the_settings_of_a_configuration(graph):
+    net = build(Settings(), in_channels=6, out_channels=3)
+    assert isinstance(net, STAGNN)
+    assert isinstance(net.conv.gate, PlainGate)
+    assert net.conv.beside is not None
+    assert net(torch.randn(graph.num_nodes, 6), graph).shape == (graph.num_nodes, 3)
+
+
+def test_a_model_that_does_not_exist_is_refused():
+    class Unknown(Settings):
+        name = "stagn"
+
+    with pytest.raises(ValueError, match=r"unknown model 'stagn'\. Did you mean 'stagnn'"):
+        build(Unknown(), 6, 3)
+
+
+def test_an_option_that_does_not_exist_is_refused():
+    with pytest.raises(TypeError, match="similarity"):
+        STAGNN(6, 8, 3, similarity="softmax")

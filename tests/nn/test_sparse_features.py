@@ -1,12 +1,15 @@
 """Sparse features: the same numbers as dense ones, and never made dense."""
 
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from subtree_attention import STAGNN, STAConv
 from subtree_attention.datasets.features import csr_tensor
-from subtree_attention.nn.linear import SparseLinear
+from subtree_attention.nn import Linear, SparseFeatures, as_features
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
@@ -33,22 +36,66 @@ def test_sparse_x_equals_dense_x_in_output_and_every_gradient(make, lazy, monkey
         raise AssertionError("sparse features were made dense")
 
     monkeypatch.setattr(torch.Tensor, "to_dense", refuse)
-    for _ in range(2):  # the second time with the transpose kept from the first
-        actual = output_and_gradients(module(sparse, graph), list(module.parameters()))
+    for given in (sparse, SparseFeatures(sparse)):
+        actual = output_and_gradients(module(given, graph), list(module.parameters()))
         assert_all_close(actual, expected, FLOAT64_ERROR)
 
 
-def test_the_transpose_follows_values_changed_in_place():
-    linear, sparse = SparseLinear(12, 3).double(), bag_of_words(6).to_sparse_csr()
-    linear(sparse)
+def test_prepared_features_follow_values_changed_in_place():
+    linear, sparse = Linear(12, 3).double(), bag_of_words(6).to_sparse_csr()
+    prepared = SparseFeatures(sparse)
     sparse.values().mul_(2)
-    actual = output_and_gradients(linear(sparse), [linear.weight])
+    actual = output_and_gradients(linear(prepared), [linear.weight])
     expected = output_and_gradients(linear(sparse.to_dense()), [linear.weight])
     assert_all_close(actual, expected, FLOAT64_ERROR)
 
 
+class Sorts(TorchDispatchMode):
+    """Counts what a transpose begins with."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += "sort" in func.overloadpacket.__name__
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_transpose_is_made_once_by_whoever_prepares_and_never_for_inference():
+    conv, x = STAConv(12, 4, heads=2).double(), bag_of_words(11).to_sparse_csr()
+    graph = EDGES["directed"].graph()
+    with Sorts() as preparing:
+        prepared = as_features(x)
+    with Sorts() as training:
+        for _ in range(3):
+            conv(prepared, graph).sum().backward()
+    with Sorts() as unprepared:
+        conv(x, graph).sum().backward()  # once for queries, keys and values
+    with Sorts() as inference, torch.no_grad():
+        expected = conv(prepared, graph)
+        assert torch.equal(conv(x, graph), expected)
+    counts = [preparing.count, training.count, unprepared.count, inference.count]
+    assert counts == [1, 0, 1, 0]
+
+
+def test_features_prepared_without_gradients_train_too():
+    linear, x = Linear(12, 3).double(), bag_of_words(6)
+    with torch.no_grad():
+        prepared = as_features(x.to_sparse_csr())
+    actual = output_and_gradients(linear(prepared), [linear.weight])
+    expected = output_and_gradients(linear(x), [linear.weight])
+    assert_all_close(actual, expected, FLOAT64_ERROR)
+
+
+def test_what_is_prepared_is_freed_with_its_holder():
+    prepared = as_features(bag_of_words(6).to_sparse_csr())
+    gone = weakref.ref(prepared.matrix.weight)
+    Linear(12, 3).double()(prepared).sum().backward()
+    del prepared
+    assert gone() is None
+
+
 def test_dropout_drops_non_zeros_in_output_and_gradient():
-    linear, sparse = SparseLinear(12, 3, dropout=0.5).double(), bag_of_words(6).to_sparse_csr()
+    linear, sparse = Linear(12, 3, dropout=0.5).double(), bag_of_words(6).to_sparse_csr()
     torch.manual_seed(3)
     actual = output_and_gradients(linear(sparse), [linear.weight])
     torch.manual_seed(3)
@@ -62,7 +109,7 @@ def test_dropout_drops_non_zeros_in_output_and_gradient():
 @pytest.mark.parametrize("layout", [torch.strided, torch.sparse_csr])
 def test_dropout_keeps_the_expectation(layout):
     x = torch.ones(1, 4000).to_sparse_csr()
-    linear = SparseLinear(4000, 1, bias=False, dropout=0.5)
+    linear = Linear(4000, 1, bias=False, dropout=0.5)
     torch.nn.init.constant_(linear.weight, 1 / 4000)
     out = linear(x if layout == torch.sparse_csr else x.to_dense())
     # Each of 4000 entries is 0 or 2 / 4000: standard deviation 1/sqrt(4000) = 0.016.
@@ -71,7 +118,7 @@ def test_dropout_keeps_the_expectation(layout):
 
 
 def test_without_bias_and_with_an_empty_matrix():
-    linear = SparseLinear(12, 3, bias=False)
+    linear = Linear(12, 3, bias=False)
     out = linear(torch.zeros(5, 12).to_sparse_csr())
     assert torch.equal(out, torch.zeros(5, 3))
 

@@ -43,7 +43,7 @@ def shown(report) -> str:
 @pytest.mark.parametrize("top", [0, 2, 100])
 @pytest.mark.parametrize("options", [{}, {"cls": 1}, {"hops": 1}, {"by": "contribution"}])
 def test_all_parts_add_up_to_the_logits(data, top, options):
-    model = STAGNN(5, 8, 3, global_attention="beside")
+    model = STAGNN(5, 8, 3, global_attention=True)
     report = told(data, model=model, top=top, **options)
     json.dumps(report, allow_nan=False)
     for place in range(2):

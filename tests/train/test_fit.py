@@ -10,7 +10,7 @@ import torch
 
 import subtree_attention as sta
 from subtree_attention.feature_maps import FEATURE_MAPS
-from subtree_attention.nn.aggregation import GATES
+from subtree_attention.nn.heads import GATES
 from subtree_attention.runs import folder as store
 from subtree_attention.runs.evaluate import evaluate_folder
 from subtree_attention.train import loop

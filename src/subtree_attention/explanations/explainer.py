@@ -17,7 +17,7 @@ from torch import Tensor
 from .. import _check, feature_maps, ops
 from ..nn import STAGNN, STAConv
 from ..nn.everywhere import check_batch
-from ..nn.linear import check_features
+from ..nn.features import Features, as_features
 from ..nn.models import evaluating
 from .explanation import GLOBAL, Explanation, Level, Reached, select
 from .walks import Reach, Walks
@@ -25,7 +25,7 @@ from .walks import Reach, Walks
 
 def explain(
     model: STAGNN | STAConv,
-    x: Tensor,
+    x: Features,
     edge_index: Any,
     root: int,
     edge_weight: Tensor | None = None,
@@ -61,25 +61,23 @@ class Explainer:
     def __init__(
         self,
         model: STAGNN | STAConv,
-        x: Tensor,
+        x: Features,
         edge_index: Any,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> None:
         if not isinstance(model, STAGNN | STAConv):
             raise TypeError(f"only STAGNN and STAConv are explained, got {type(model).__name__}")
-        check_features(x)
+        x = as_features(x)
         with evaluating(model):
             conv = model.conv if isinstance(model, STAGNN) else model
             hidden = model.hidden(x) if isinstance(model, STAGNN) else x
-            graph = conv._as_graph(edge_index, edge_weight, hidden)
-            query, key, value, _ = ops.one_dtype(*conv._project(hidden), None)
-            similarity = conv.similarity or conv.feature_map
+            graph = conv.as_graph(edge_index, edge_weight, hidden)
+            query, key, value, _ = ops.one_dtype(*conv.project(hidden), None)
             with ops.full_precision(query):
-                query, key = ops.map_features(similarity, query, key)
+                query, key = ops.map_features(conv.feature_map, query, key)
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
-        self._softmax, self._eps = feature_maps.is_softmax(similarity), conv.eps
-        self._global_attention = conv.global_attention
+        self._softmax, self._eps = feature_maps.is_softmax(conv.feature_map), conv.eps
         # Heads first, [H, N, .]: what is read of one head lies together.
         heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
         self._query, self._key, self._value = heads_first
@@ -91,13 +89,13 @@ class Explainer:
 
     def _copy_weights(self, conv: STAConv) -> None:
         """All that stands between a head's values and the logits."""
-        lin = conv.head_mix.lin
+        bias = conv.head_mix.constant()
         no_bias = self._value.new_zeros(conv.out_channels)
-        self._bias = no_bias if lin is None or lin.bias is None else self._like_values(lin.bias)
+        self._bias = no_bias if bias is None else self._like_values(bias)
         self._mix = self._like_values(conv.head_mix.per_head())
         self._gate = self._like_values(conv.gate())
         self._aggregation = copy.deepcopy(conv.aggregation).cpu()
-        self._global_map = self._mix
+        self._global_map: Tensor | None = None
         if conv.beside is not None:
             per_head = conv.beside.per_head(conv.heads, conv.value_channels)
             self._global_map = self._like_values(per_head)
@@ -107,13 +105,10 @@ class Explainer:
         """The explanation of a root."""
         if _check.integer("root", root, 0) >= self.num_nodes:
             raise ValueError(f"root {root} is not a node: the graph has {self.num_nodes} nodes")
-        reached: list[Reach] = []
-        levels: list[Level] = []
-        if self._global_attention != "only":
-            reached = self._walks.reach(root, self.hops)
-            levels = self._subtree(root, reached)
-        if self._global_attention is not None:
-            levels.append(self._everywhere(root))
+        reached = self._walks.reach(root, self.hops)
+        levels = self._subtree(root, reached)
+        if self._global_map is not None:
+            levels.append(self._everywhere(root, self._global_map))
         return Explanation(root, levels, self._bias, self.num_nodes, self._walks, reached)
 
     def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
@@ -141,7 +136,7 @@ class Explainer:
         gate = self._gate[..., None]
         return gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
 
-    def _everywhere(self, root: int) -> Level:
+    def _everywhere(self, root: int, output_map: Tensor) -> Level:
         """Global attention: every node of the root's graph."""
         nodes = torch.arange(self.num_nodes)
         if self._batch is not None:
@@ -150,9 +145,9 @@ class Explainer:
         mass = torch.ones(len(nodes), dtype=torch.float64)
         attention = self._shares(mass, self._scores(root, nodes), eps).unsqueeze(1)
         reached = Reached(nodes, select(self._value, nodes), attention)
-        total = _mapped(self._global_map, torch.bmm(attention, reached.values).squeeze(1))
+        total = _mapped(output_map, torch.bmm(attention, reached.values).squeeze(1))
         places = torch.arange(len(nodes))
-        return Level(GLOBAL, self._global_map, total, reached, 0, places)
+        return Level(GLOBAL, output_map, total, reached, 0, places)
 
     def _scores(self, root: int, nodes: Tensor) -> Tensor:
         """q.k of the root and n nodes (over sqrt(d) for softmax), [H, n], in float64."""

@@ -1,83 +1,20 @@
-r"""How the levels of a subtree and the heads become one output: AGGR and the hop-wise gate.
+r"""How the levels of a subtree become one: AGGR over hops.
 
-Two kinds of aggregation: a weighted sum over hops (`gpr`, `sum`) is handed to the operator as hop
-weights, so that the levels never exist side by side; `concat` and `attention` need all levels.
+Two kinds: a weighted sum over hops (`gpr`, `sum`) is handed to the operator as hop weights, so
+that the levels never exist side by side; `concat` and `attention` need all levels. One's own is a
+subclass of `HopAggregation`, and an instance of it is passed to the layer.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from .. import _check
-
-# ---------------------------------------------------------------------------- gates over heads
-
-
-class HeadGate(nn.Module, ABC):
-    """How much each head counts at each hop: `forward()` -> [K + 1, H], row 0 is hop 0."""
-
-    def __init__(self, hops: int, heads: int) -> None:
-        super().__init__()
-        self.hops, self.heads = hops, heads
-
-    def reset_parameters(self) -> None:
-        """Nothing to reset unless a gate has parameters."""
-
-    @abstractmethod
-    def forward(self) -> Tensor: ...
-
-    def extra_repr(self) -> str:
-        return f"hops={self.hops}, heads={self.heads}"
-
-
-class SoftmaxGate(HeadGate):
-    r"""The paper's gate: :math:`\mathrm{softmax}_h(g_k)` at hop k >= 1; hop 0 is not gated."""
-
-    def __init__(self, hops: int, heads: int) -> None:
-        super().__init__(hops, heads)
-        self.logits = nn.Parameter(torch.zeros(hops, heads))
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.logits)
-
-    def forward(self) -> Tensor:
-        gate = torch.softmax(self.logits, dim=-1)
-        return torch.cat([gate.new_ones(1, self.heads), gate])
-
-
-class PlainGate(HeadGate):
-    """A free weight for every hop and head, hop 0 included; it takes the place of GPR's alpha."""
-
-    def __init__(self, hops: int, heads: int) -> None:
-        super().__init__(hops, heads)
-        self.table = nn.Parameter(torch.ones(hops + 1, heads))
-
-    def reset_parameters(self) -> None:
-        nn.init.ones_(self.table)
-
-    def forward(self) -> Tensor:
-        return self.table
-
-
-class NoGate(HeadGate):
-    """All heads count alike."""
-
-    ones: Tensor
-
-    def __init__(self, hops: int, heads: int) -> None:
-        super().__init__(hops, heads)
-        self.register_buffer("ones", torch.ones(hops + 1, heads), persistent=False)
-
-    def forward(self) -> Tensor:
-        return self.ones
-
-
-GATES: dict[str, type[HeadGate]] = {"softmax": SoftmaxGate, "plain": PlainGate, "none": NoGate}
-
-# ------------------------------------------------------------------------ aggregation over hops
+from .heads import HeadGate, build_gate, check_part
 
 
 class HopAggregation(nn.Module, ABC):
@@ -96,6 +33,10 @@ class HopAggregation(nn.Module, ABC):
 
     def reset_parameters(self) -> None:
         """Nothing to reset unless an aggregation has parameters."""
+
+    def no_weight_decay(self) -> Iterator[nn.Parameter]:
+        """Parameters that are not to be decayed: none, unless they weigh hops."""
+        yield from ()
 
     @abstractmethod
     def hop_weights(self) -> Tensor | None:
@@ -145,6 +86,9 @@ class GPR(_WeightedSum):
 
     def reset_parameters(self) -> None:
         nn.init.ones_(self.alpha)
+
+    def no_weight_decay(self) -> Iterator[nn.Parameter]:
+        yield self.alpha
 
     def hop_weights(self) -> Tensor:
         return self.alpha[:, None]
@@ -222,17 +166,30 @@ AGGREGATIONS: dict[str, type[HopAggregation]] = {
 
 
 def build(
-    aggregation: str, gate: str, hops: int, heads: int, channels: int
+    aggregation: str | HopAggregation,
+    gate: str | HeadGate,
+    hops: int,
+    heads: int,
+    channels: int,
 ) -> tuple[HopAggregation, HeadGate]:
-    """The aggregation and the gate by name, as the paper combines them.
+    """The aggregation and the gate of a layer: modules that are handed in if they fit, or by name.
 
-    A single head has nothing to gate, and a plain gate is the table of hop weights itself, so it
-    replaces GPR's alpha.
+    Names mean what the paper combines: a single head has nothing to gate (see `build_gate`), and
+    the plain gate is a table of hop weights itself, so beside it `"gpr"` is :class:`Sum`. A module
+    that is handed in stays what it is.
     """
-    _check.known("aggregation", aggregation, AGGREGATIONS)
-    _check.known("gate", gate, GATES)
-    if heads == 1:
-        gate = "none"
-    if gate == "plain" and aggregation == "gpr":
-        aggregation = "sum"
-    return AGGREGATIONS[aggregation](hops, heads, channels), GATES[gate](hops, heads)
+    built_gate = build_gate(gate, hops, heads)
+    if not isinstance(aggregation, nn.Module):
+        kind = AGGREGATIONS[_check.known("aggregation", aggregation, AGGREGATIONS)]
+        if kind is GPR and gate == "plain" and heads > 1:
+            kind = Sum
+        return kind(hops, heads, channels), built_gate
+    sizes = {"hops": hops, "heads": heads, "channels": channels}
+    check_part("aggregation", aggregation, HopAggregation, **sizes)
+    weights = aggregation.hop_weights()
+    if weights is not None and weights.shape not in ((hops + 1, 1), (hops + 1, heads)):
+        raise ValueError(
+            f"hop weights of {hops} hops and {heads} heads have shape [{hops + 1}, 1] or "
+            f"[{hops + 1}, {heads}], this aggregation gave {_check.shape(weights)}"
+        )
+    return aggregation, built_gate

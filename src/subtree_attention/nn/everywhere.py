@@ -9,12 +9,10 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import Linear
 
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
 from ..ops import (
-    SIMILARITIES,
     check_eps,
     check_heads,
     full_precision,
@@ -22,6 +20,7 @@ from ..ops import (
     one_dtype,
     recurrence,
 )
+from .linear import Linear
 
 
 def global_attention(
@@ -30,7 +29,6 @@ def global_attention(
     value: Tensor,
     batch: Tensor | None = None,
     feature_map: str | FeatureMap = "elu",
-    similarity: str | None = None,
     eps: float = 1e-6,
     batch_size: int | None = None,
 ) -> Tensor:
@@ -45,9 +43,9 @@ def global_attention(
         key: as `query`.
         value: `[N, H, c]`, or `[N, c]` for one head.
         batch: `[N]`, the graph of each node; None means that all nodes are one graph.
-        feature_map: as in :func:`subtree_attention.subtree_attention`.
-        similarity: `"softmax"` for exact softmax attention, O(N^2) per call; it has no eps.
-        eps: added to every denominator.
+        feature_map: as in :func:`subtree_attention.subtree_attention`; with `"softmax"` a call
+            costs O(N^2).
+        eps: added to every denominator, which the softmax of a whole graph does not need.
         batch_size: number of graphs in `batch`; saves looking for its maximum.
 
     Returns:
@@ -59,8 +57,6 @@ def global_attention(
         batch_size = check_batch(batch, len(value), batch_size)
     with full_precision(value):
         query, key, value, _ = one_dtype(query, key, value, None)
-        if similarity is not None:
-            feature_map = _check.known("similarity", similarity, SIMILARITIES)
         if feature_maps.is_softmax(feature_map):
             out = _softmax_attention(query, key, value, batch)
         else:

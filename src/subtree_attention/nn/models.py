@@ -1,8 +1,9 @@
-"""STAGNN, the paper's model: an MLP, then one STA layer whose values are logits."""
+"""STAGNN, the paper's model: an MLP, then one STA layer whose values are logits; models by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import _check
-from ..feature_maps import FeatureMap
 from .conv import STAConv
-from .linear import SparseLinear, check_dropout, check_features
+from .features import Features, as_features
+from .linear import Linear, check_dropout
 
 
 class STAGNN(nn.Module):
@@ -33,10 +34,11 @@ class STAGNN(nn.Module):
         hops: K, the height of the subtree.
         heads: number of attention heads.
         dropout: share dropped, the same in all three places.
-        feature_map: see :class:`STAConv`, like all that follow.
+        eps: added to every denominator.
+        options: any other of :class:`STAConv`, such as `feature_map`, `gate` or `backend`.
 
     Shapes:
-        - x: `[N, in_channels]`, dense or `torch.sparse_csr` (never made dense)
+        - x: `[N, in_channels]`, dense or sparse (`torch.sparse_csr`, :class:`SparseFeatures`)
         - result: `[N, out_channels]` logits
     """
 
@@ -48,21 +50,12 @@ class STAGNN(nn.Module):
         hops: int = 3,
         heads: int = 4,
         dropout: float = 0.0,
-        feature_map: str | FeatureMap = "elu",
-        similarity: str | None = None,
-        transition: str | None = "auto",
-        self_loops: bool = False,
-        aggregation: str = "gpr",
-        gate: str = "softmax",
-        head_mix: str = "linear",
-        global_attention: str | None = None,
         eps: float = 1e-5,
-        cached: bool = False,
-        backend: str = "auto",
+        **options: Any,
     ) -> None:
         super().__init__()
         self.dropout = check_dropout(dropout)
-        self.lin = SparseLinear(in_channels, hidden_channels, dropout=dropout)
+        self.lin = Linear(in_channels, hidden_channels, dropout=dropout)
         self.conv = STAConv(
             hidden_channels,
             out_channels,
@@ -70,18 +63,9 @@ class STAGNN(nn.Module):
             heads,
             key_channels=key_channels(hidden_channels, heads),
             value_channels=out_channels,
-            feature_map=feature_map,
-            similarity=similarity,
-            transition=transition,
-            self_loops=self_loops,
-            aggregation=aggregation,
-            gate=gate,
-            head_mix=head_mix,
-            global_attention=global_attention,
             dropout=dropout,
             eps=eps,
-            cached=cached,
-            backend=backend,
+            **options,
         )
 
     def reset_parameters(self) -> None:
@@ -97,14 +81,13 @@ class STAGNN(nn.Module):
         """Two groups for an optimiser: decayed, and not."""
         return parameter_groups(self, weight_decay)
 
-    def hidden(self, x: Tensor) -> Tensor:
+    def hidden(self, x: Features) -> Tensor:
         """H = MLP(X): [N, in_channels] -> [N, hidden_channels]."""
-        check_features(x)
-        return F.dropout(F.relu(self.lin(x)), self.dropout, self.training)
+        return F.dropout(F.relu(self.lin(as_features(x))), self.dropout, self.training)
 
     def forward(
         self,
-        x: Tensor,
+        x: Features,
         edge_index: Any,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
@@ -115,7 +98,7 @@ class STAGNN(nn.Module):
 
     @torch.no_grad()
     def attention(
-        self, x: Tensor, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
+        self, x: Features, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H]; no dropout."""
         with evaluating(self):
@@ -126,6 +109,24 @@ class STAGNN(nn.Module):
             f"{type(self).__name__}({self.lin.in_channels}, {self.lin.out_channels}, "
             f"{self.conv.out_channels}, hops={self.conv.hops}, heads={self.conv.heads})"
         )
+
+
+BUILDERS: dict[str, Callable[..., nn.Module]] = {"stagnn": STAGNN}
+"""Models by the name that a configuration gives them."""
+
+
+def build(settings: Any, in_channels: int, out_channels: int) -> nn.Module:
+    """The model that a configuration names, with fresh weights.
+
+    Args:
+        settings: a dataclass with the `name` of a model; its other fields are the model's options.
+        in_channels: columns of x.
+        out_channels: number of logits.
+    """
+    builder = BUILDERS[_check.known("model", settings.name, BUILDERS)]
+    names = {field.name for field in dataclasses.fields(settings)} - {"name"}
+    options = {name: getattr(settings, name) for name in names}
+    return builder(in_channels=in_channels, out_channels=out_channels, **options)
 
 
 @contextmanager

@@ -9,9 +9,8 @@ from typing import Any
 from .. import _check
 from ..feature_maps import FEATURE_MAPS
 from ..graph import TRANSITIONS
-from ..nn.aggregation import AGGREGATIONS, GATES
-from ..nn.conv import GLOBAL_ATTENTION
-from ..nn.head_mix import HEAD_MIXES
+from ..nn.aggregation import AGGREGATIONS
+from ..nn.heads import GATES, HEAD_MIXES
 from ..nn.linear import check_dropout
 from ..nn.models import key_channels
 from ..ops import SIMILARITIES
@@ -95,7 +94,13 @@ class Config:
 
     def model_settings(self) -> dict[str, Any]:
         """The part that STAGNN is built from, without its sizes."""
-        return {name: getattr(self, name) for name in _MODEL}
+        if self.global_attention == "only":
+            raise ValueError("global attention alone is no STAGNN")
+        settings = {name: getattr(self, name) for name in _MODEL}
+        settings["global_attention"] = self.global_attention == "beside"
+        if settings.pop("similarity"):
+            settings["feature_map"] = "softmax"
+        return settings
 
 
 _NAMES: dict[str, Any] = {
@@ -106,7 +111,7 @@ _NAMES: dict[str, Any] = {
     "aggregation": AGGREGATIONS,
     "gate": GATES,
     "head_mix": HEAD_MIXES,
-    "global_attention": GLOBAL_ATTENTION,
+    "global_attention": ("beside", "only"),
     "metric": METRICS,
     "loss": LOSSES,
 }

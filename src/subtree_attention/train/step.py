@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from ..graph import Graph
-from ..nn import parameter_groups
+from ..nn import as_features, parameter_groups
 from ..ops.cuda import fills_gpu
 from ..tasks.metrics import LOSSES, METRICS, masks_of
 from .config import Config
@@ -54,7 +54,7 @@ class Trainer:
         config: Config,
         capture: bool = True,
     ) -> None:
-        self.model, self.x, self.graph = model, data.x, graph
+        self.model, self.x, self.graph = model, as_features(data.x), graph
         self.device = data.y.device
         on_gpu = self.device.type == "cuda"
         self.capture = capture and on_gpu

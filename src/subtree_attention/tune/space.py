@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _check
 from ..graph import TRANSITIONS
-from ..nn.aggregation import AGGREGATIONS, GATES
-from ..nn.head_mix import HEAD_MIXES
+from ..nn.aggregation import AGGREGATIONS
+from ..nn.heads import GATES, HEAD_MIXES
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -18,7 +18,7 @@ def large():
     """A graph of which only a part can be drawn, with global attention beside."""
     torch.manual_seed(0)
     data = Data(torch.randn(400, 6), torch.randint(400, (2, 2400)), y=torch.randint(9, (400,)))
-    model = STAGNN(6, 16, 9, hops=4, heads=4, global_attention="beside").eval()
+    model = STAGNN(6, 16, 9, hops=4, heads=4, global_attention=True).eval()
     graph = Graph(data.edge_index, 400)
     return Views(model, data, graph, "large"), model(data.x, graph).detach()
 

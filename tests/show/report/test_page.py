@@ -193,7 +193,6 @@ def test_hop_weights_and_gates_are_the_models(own: Path, page: Page) -> None:
         ({"aggregation": "concat"}, None, (3, 2)),
         ({"gate": "plain"}, None, (3, 2)),
         ({"heads": 1}, (3, 1), None),
-        ({"global_attention": "only"}, None, None),
     ],
 )
 def test_only_what_a_model_has_is_shown(

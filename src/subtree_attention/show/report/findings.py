@@ -191,8 +191,6 @@ def _sizes(data: Data, classes: int) -> dict[str, int]:
 def _levels(model: STAGNN) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Learned weights of the hops and of the heads at each hop, as far as the model has them."""
     conv = model.conv
-    if conv.global_attention == "only":
-        return None, None
     learned = any(True for _ in conv.aggregation.parameters())
     weights = conv.aggregation.hop_weights() if learned else None
     gated = any(True for _ in conv.gate.parameters())

@@ -1,0 +1,100 @@
+"""Node features as layers take them: dense, or sparse and then never made dense."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import _check
+from ..graph import CSR, csr_rows, index_dtype, scheduled
+from ..ops import backends
+
+
+class SparseFeatures:
+    """Features [N, channels] that are mostly zeros, ready to be multiplied by weights.
+
+    A `torch.sparse_csr` x is taken wherever a dense one is. But the gradient of a weight needs the
+    transpose of x, which a plain tensor brings to every step anew: whoever keeps x for many steps,
+    as training does, makes this of it once. It shares the values of x.
+
+    Args:
+        x: `[N, channels]`, `torch.sparse_csr`.
+        transposed: also prepare for gradients.
+
+    Attributes:
+        tensor: x itself, for layers that know tensors only.
+    """
+
+    def __init__(self, x: Tensor, transposed: bool = True) -> None:
+        self.tensor, self.shape, self.dtype, self.device = x, x.shape, x.dtype, x.device
+        index = index_dtype(*x.shape, x.values().numel())
+        csr = x.crow_indices().to(index), x.col_indices().to(index), x.values().detach()
+        self.matrix = scheduled(*csr)
+        self._transpose = self._transposed() if transposed else None
+
+    def size(self, dim: int) -> int:
+        return self.shape[dim]
+
+    def times(self, dense: Tensor, dropout: float = 0.0) -> Tensor:
+        """x times [channels, c], of whose non-zeros a share is dropped: -> [N, c].
+
+        Zeros stay zero either way, so this is dropout on x.
+        """
+        values = self.matrix.weight.to(dense.dtype)  # autocast lets them differ
+        values = F.dropout(values, dropout, dropout > 0)
+        matrix = self.matrix._replace(weight=values)
+        if not torch.is_grad_enabled():
+            return backends.product(matrix, dense)
+        transpose, order = self._transpose or self._transposed()
+        return SparseProduct.apply(dense, matrix, transpose._replace(weight=values[order]))
+
+    def _transposed(self) -> tuple[CSR, Tensor]:
+        """The transpose, and where its entries stand in the matrix."""
+        rowptr, col, weight = self.matrix[:3]
+        order = torch.argsort(col, stable=True)
+        counts = torch.bincount(col, minlength=self.shape[1])
+        starts = F.pad(counts.cumsum(0), (1, 0)).to(col.dtype)
+        rows = csr_rows(rowptr, col.numel()).to(col.dtype)
+        return scheduled(starts, rows[order].contiguous(), weight[order]), order
+
+
+Features: TypeAlias = Tensor | SparseFeatures
+
+
+def as_features(x: Any) -> Features:
+    """x for a layer: as it is, or prepared if it is sparse; what no layer can take is refused."""
+    if isinstance(x, SparseFeatures):
+        return x
+    if isinstance(x, tuple | list):
+        raise ValueError(
+            "bipartite inputs (a pair of feature matrices) are not supported: subtree attention "
+            "walks within one set of nodes, so pass a single x"
+        )
+    _check.floating("x", x)
+    if x.dim() != 2:
+        raise ValueError(f"x must have shape [N, channels], got {_check.shape(x)}")
+    if x.layout == torch.strided:
+        return x
+    if x.layout != torch.sparse_csr:
+        raise ValueError(
+            f"x must be dense or torch.sparse_csr, got {x.layout}: use x.to_sparse_csr()"
+        )
+    if x.requires_grad:
+        raise ValueError("sparse x gets no gradient, since features are data: pass x.detach()")
+    return SparseFeatures(x, transposed=torch.is_grad_enabled())
+
+
+class SparseProduct(torch.autograd.Function):
+    """CSR times dense with a gradient for the dense factor: the features are data."""
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, matrix: CSR, transpose: CSR) -> Tensor:
+        ctx.transpose = transpose
+        return backends.product(matrix, dense)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return backends.product(ctx.transpose, grad.contiguous()), None, None
