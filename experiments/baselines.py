@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -347,6 +347,9 @@ class WholeModel(nn.Module):
     Shapes: x [N, in_channels], made dense once -> [N, classes].
     """
 
+    NAMES: ClassVar[dict[str, str]]
+    """What PyG calls our settings."""
+
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
@@ -365,29 +368,19 @@ class WholeModel(nn.Module):
 class SGFormer(WholeModel):
     """PyG's SGFormer on a single graph: GCN layers and global attention, averaged."""
 
+    NAMES: ClassVar = {
+        "layers": "gnn_num_layers",
+        "attention_layers": "trans_num_layers",
+        "heads": "trans_num_heads",
+        "graph_weight": "graph_weight",
+    }
+
     def __init__(
-        self,
-        in_channels: int,
-        classes: int,
-        hidden: int,
-        layers: int,
-        attention_layers: int,
-        heads: int,
-        graph_weight: float,
-        dropout: float,
+        self, in_channels: int, classes: int, hidden: int, dropout: float, **settings: float
     ) -> None:
-        model = pyg.models.SGFormer(
-            in_channels,
-            hidden,
-            classes,
-            trans_num_layers=attention_layers,
-            trans_num_heads=heads,
-            trans_dropout=dropout,
-            gnn_num_layers=layers,
-            gnn_dropout=dropout,
-            graph_weight=graph_weight,
-        )
-        super().__init__(model)
+        named = {self.NAMES[name]: value for name, value in settings.items()}
+        drops = {"gnn_dropout": dropout, "trans_dropout": dropout}
+        super().__init__(pyg.models.SGFormer(in_channels, hidden, classes, **named, **drops))
 
 
 class Polynormer(WholeModel):
@@ -405,29 +398,19 @@ class Polynormer(WholeModel):
     """
 
     steps: Tensor
+    NAMES: ClassVar = {
+        "layers": "local_layers",
+        "attention_layers": "global_layers",
+        "in_dropout": "in_dropout",
+        "dropout": "dropout",
+    }
 
     def __init__(
-        self,
-        in_channels: int,
-        classes: int,
-        hidden: int,
-        layers: int,
-        attention_layers: int,
-        in_dropout: float,
-        dropout: float,
-        local_epochs: int,
+        self, in_channels: int, classes: int, hidden: int, local_epochs: int, **settings: float
     ) -> None:
-        model = pyg.models.Polynormer(
-            in_channels,
-            hidden,
-            classes,
-            local_layers=layers,
-            global_layers=attention_layers,
-            in_dropout=in_dropout,
-            dropout=dropout,
-            global_dropout=dropout,
-        )
-        super().__init__(model)
+        named = {self.NAMES[name]: value for name, value in settings.items()}
+        named["global_dropout"] = settings["dropout"]
+        super().__init__(pyg.models.Polynormer(in_channels, hidden, classes, **named))
         self.local_epochs = local_epochs
         self.register_buffer("steps", torch.zeros(1, dtype=torch.long))
 

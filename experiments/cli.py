@@ -185,7 +185,7 @@ def reproduce(
             "name another folder with --results"
         )
     if render:
-        files, failed = command.render_all(what, store_of_records, say), ""
+        files, failed = command.render(what, store_of_records, say), ""
     else:
         at_a_time = TOGETHER if together is None else _check.integer("together", together, 1)
         place = Place(choose_device(device), data_dir, mirror, at_a_time)

@@ -1,10 +1,9 @@
-"""`sta bench`: what the operator and an epoch cost, beside what others take for the same.
+"""What the operator and an epoch cost, beside what others take for the same.
 
 Read in this order: `comparison.py` (the whole benchmark), `cases.py` (what it runs on),
-`attention.py` and `epoch.py` (the versions of the operator and of an epoch), `edgewise.py`,
-`library.py` and `models.py` (the contenders),
-`measure.py` and `memory.py` (clock and scales), `report.py` (tables, JSON, plot), `scaling.py`
-(`sta bench --scaling`).
+`attention.py` and `epoch.py` (the versions of the operator and of an epoch), `measure.py` and
+`memory.py` (clock and scales), `report.py` (tables, JSON, plot), `scaling.py` (how ours grows).
+The contenders are in `experiments.attentions` and `experiments.baselines`.
 """
 
 from experiments.bench.comparison import compare

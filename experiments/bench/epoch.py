@@ -132,24 +132,20 @@ def _stagnn_versions(case: Case, backend: str, dense: Callable[[], Tensor]) -> l
     config, graph = case.config, case.graph
     sizes = {"in_channels": case.data.x.size(1), "out_channels": case.classes}
     settings = {**sizes, **config.model_settings()}
-    torch.manual_seed(0)
-    weights = STAGNN(**settings).state_dict()
-    exact = _placed(STAGNN(**settings, backend="torch"), weights, graph)
-    truth = _answer(exact.double(), case.data.x.double(), graph, case)
-    checked = partial(_checked_version, case, graph, weights, truth)
+    same = _SameWeights(case, graph, partial(STAGNN, **settings, backend="torch"))
     eagerly = _eagerly(case, graph, _MASKED_LOSSES[config.loss])
     library = partial(STAGNNBy, LibraryAttention(graph), **settings)
     edgewise = partial(STAGNNBy, EdgewiseAttention(graph), **settings)
     edge_tensors = edge_tensor_bytes(graph, config.heads, case.key_channels, case.classes)
     ours = partial(STAGNN, **settings, backend=backend)
     versions = [
-        checked(OURS, ours, _our_way(case, graph)),
-        checked("library products", library, eagerly),
-        checked("edge-wise", edgewise, eagerly, dense, edge_tensors + dense_bytes(case)),
+        same.version(OURS, ours, _our_way(case, graph)),
+        same.version("library products", library, eagerly),
+        same.version("edge-wise", edgewise, eagerly, dense, edge_tensors + dense_bytes(case)),
     ]
     if graph.device.type == "cuda":
         name = f"ours, {TOGETHER} runs at once"
-        at_once = checked(name, ours, _our_way(case, graph, TOGETHER))
+        at_once = same.version(name, ours, _our_way(case, graph, TOGETHER))
         versions.insert(1, replace(at_once, batch_of=TOGETHER))
     return versions
 
@@ -159,13 +155,8 @@ def _sparse_gcn_version(case: Case) -> Version:
     graph = Graph(case.data.edge_index, case.data.num_nodes, transition="sym", self_loops=True)
     graph.matrix(), graph.transpose()  # inputs, as those of the other graph are
     build = partial(SparseGCN, case.data.x.size(1), case.classes)
-    torch.manual_seed(0)
-    weights = build().state_dict()
-    exact = _placed(build(), weights, graph).double()
-    truth = _answer(exact, case.data.x.double(), graph, case)
-    mode = "captured" if graph.device.type == "cuda" else "eager"
-    name = f"GCN on our parts, {mode}"
-    return _checked_version(case, graph, weights, truth, name, build, _our_way(case, graph))
+    name = f"GCN on our parts, {'captured' if graph.device.type == 'cuda' else 'eager'}"
+    return _SameWeights(case, graph, build).version(name, build, _our_way(case, graph))
 
 
 def _pyg_version(name: str, model: PyGModel, case: Case, dense: Callable[[], Tensor]) -> Version:
@@ -181,43 +172,49 @@ def _pyg_version(name: str, model: PyGModel, case: Case, dense: Callable[[], Ten
     return Version(name, build, inputs=dense, needs_bytes=3 * dense_bytes(case))
 
 
-def _checked_version(
-    case: Case,
-    graph: Graph,
-    weights: dict[str, Tensor],
-    truth: Answer,
-    name: str,
-    build: Callable[[], nn.Module],
-    start: Start,
-    features: Callable[[], Tensor] | None = None,
-    needs_bytes: int = 0,
-) -> Version:
-    """A model of given weights whose logits and gradients are compared with float64."""
+class _SameWeights:
+    """Versions of a model that all have the same weights; float64 says what is right.
 
-    def inputs() -> Tensor:
-        return case.data.x if features is None else features()
+    Args:
+        case, graph: what they run on.
+        build: makes the model that is taken to be right.
+    """
 
-    def error() -> float:
-        got = _answer(_placed(build(), weights, graph), inputs(), graph, case)
-        return relative_error(got, truth)
-
-    def run() -> Run:
+    def __init__(self, case: Case, graph: Graph, build: Callable[[], nn.Module]) -> None:
+        self.case, self.graph = case, graph
         torch.manual_seed(0)
-        return start(_placed(build(), weights, graph), inputs())
+        self.weights = build().state_dict()
+        self.truth = self._answer(self._placed(build).double(), case.data.x.double())
 
-    return Version(name, run, error, inputs=inputs, needs_bytes=needs_bytes)
+    def version(
+        self,
+        name: str,
+        build: Callable[[], nn.Module],
+        start: Start,
+        features: Callable[[], Tensor] | None = None,
+        needs_bytes: int = 0,
+    ) -> Version:
+        """A version whose logits and gradients are compared."""
+        inputs = features or (lambda: self.case.data.x)
 
+        def error() -> float:
+            return relative_error(self._answer(self._placed(build), inputs()), self.truth)
 
-def _placed(model: nn.Module, weights: dict[str, Tensor], graph: Graph) -> nn.Module:
-    """The model with these weights, where the graph is."""
-    model.load_state_dict(weights)
-    return model.to(graph.device)
+        def run() -> Run:
+            torch.manual_seed(0)
+            return start(self._placed(build), inputs())
 
+        return Version(name, run, error, inputs=inputs, needs_bytes=needs_bytes)
 
-def _answer(model: nn.Module, x: Tensor, graph: Graph, case: Case) -> Answer:
-    """Logits [N, C] without dropout, and the gradient of the loss for all parameters in a row."""
-    model.eval()
-    logits = model(x, graph)
-    loss = LOSSES[case.config.loss](case.data.y, case.data.train_mask, case.classes)
-    grads = torch.autograd.grad(loss(logits), list(model.parameters()))
-    return logits.detach(), torch.cat([grad.flatten() for grad in grads])
+    def _placed(self, build: Callable[[], nn.Module]) -> nn.Module:
+        """A model with the weights, where the graph is."""
+        model = build()
+        model.load_state_dict(self.weights)
+        return model.to(self.graph.device)
+
+    def _answer(self, model: nn.Module, x: Tensor) -> Answer:
+        """Logits [N, C] without dropout, and the gradient of the loss for all parameters."""
+        data, logits = self.case.data, model.eval()(x, self.graph)
+        loss = LOSSES[self.case.config.loss](data.y, data.train_mask, self.case.classes)
+        grads = torch.autograd.grad(loss(logits), list(model.parameters()))
+        return logits.detach(), torch.cat([grad.flatten() for grad in grads])

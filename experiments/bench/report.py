@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from subtree_attention.runs.folder import write_json
+from subtree_attention.io import write_json
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,18 +32,25 @@ def publish(result: dict[str, Any], path: Path, console: Console) -> None:
     Raises:
         Refused: after all that, if a version was refused; it names them.
     """
-    scaled = "axes" in result
-    tables = _scaling_tables(result) if scaled else [_table(part, result) for part in PARTS]
-    for table in tables:
+    for table in _scaling_tables(result) if "axes" in result else _version_tables(result):
         console.print(table)
-    for line in notes(result):
-        console.print(line, soft_wrap=True, markup=False)
     write_json(path, result)
-    console.print(f"written to {path}", soft_wrap=True, markup=False)
-    console.print(_plot(result, path.with_suffix(".png")), soft_wrap=True, markup=False)
-    refused = _refused_points(result) if scaled else _refused_versions(result)
+    drawn = _plot(result, path.with_suffix(".png"))
+    for line in [*notes(result), f"written to {path}", drawn]:
+        console.print(line, soft_wrap=True, markup=False)
+    refused = [f"{what}: {found['problem']}" for what, found in _all(result) if found["refused"]]
     if refused:
         raise Refused("not reported: " + "; ".join(refused))
+
+
+def _all(result: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every measurement, and what of, in words."""
+    for axis, points in result.get("axes", {}).items():
+        yield from ((f"ours at {axis} = {point[axis]:,}", point) for point in points)
+    for name, graph in result.get("graphs", {}).items():
+        for part in PARTS:
+            for version, measured in graph[part]["versions"].items():
+                yield f"{version} ({part}) on {name}", measured
 
 
 def notes(result: dict[str, Any]) -> list[str]:
@@ -63,28 +71,44 @@ def notes(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _table(part: str, result: dict[str, Any]) -> Table:
-    """Versions of one part on every graph, ours first."""
+def _version_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """Versions of each part on every graph, ours first."""
+    for part, title in PARTS.items():
+        columns = [*COLUMNS, "of copy"] if part == "operator" else COLUMNS
+        table = _table(title, columns, words=2)
+        for name, graph in result["graphs"].items():
+            table.add_section()
+            if graph[part]["problem"]:
+                table.add_row(name, "-", graph[part]["problem"])
+            for version, measured in graph[part]["versions"].items():
+                table.add_row(name, version, *_cells(measured)[: len(columns) - 2])
+                name = ""  # once is enough
+        if len(result["graphs"]) > 1:
+            table.add_section()
+            for version, mean in result["mean_ratio"][part].items():
+                table.add_row("mean", version, "", f"{mean:.2f}")
+        yield table
+
+
+def _scaling_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """A table for each axis."""
+    for axis, points in result["axes"].items():
+        title = f"our operator over {axis}, forward and backward"
+        table = _table(title, (*SIZES, "ms", "peak MB", "error"))
+        for point in points:
+            time, _, peak, error, _ = _cells(point)
+            table.add_row(*(f"{point[size]:,}" for size in SIZES), time, peak, error)
+        yield table
+
+
+def _table(title: str, columns: Sequence[str], words: int = 0) -> Table:
+    """An empty table whose first columns hold words, the others numbers."""
     from rich.table import Table
 
-    columns = [*COLUMNS, "of copy"] if part == "operator" else list(COLUMNS)
-    table = Table(title=PARTS[part])
-    for column in columns[:2]:
-        table.add_column(column)
-    for column in columns[2:]:
-        table.add_column(column, justify="right", no_wrap=True)
-    for name, graph in result["graphs"].items():
-        table.add_section()
-        if graph[part]["problem"]:
-            table.add_row(name, "-", graph[part]["problem"])
-        for version, measured in graph[part]["versions"].items():
-            table.add_row(name, version, *_cells(measured)[: len(columns) - 2])
-            name = ""  # once is enough
-    means = result["mean_ratio"][part]
-    if len(result["graphs"]) > 1 and means:
-        table.add_section()
-        for version, mean in means.items():
-            table.add_row("mean", version, "", f"{mean:.2f}")
+    table = Table(title=title)
+    for place, column in enumerate(columns):
+        number = place >= words
+        table.add_column(column, justify="right" if number else "left", no_wrap=number)
     return table
 
 
@@ -94,7 +118,7 @@ def _cells(measured: dict[str, Any]) -> list[str]:
         return [measured["problem"].split(":")[0], "-", "-", "-", "-"]
     return [
         _shown(measured["median"], "{:.3g}" if measured["median"] < 100 else "{:.0f}"),
-        _shown(measured["ratio"], "{:.2f}"),
+        _shown(measured.get("ratio"), "{:.2f}"),
         _shown(measured["peak_bytes"] and measured["peak_bytes"] / 1e6, "{:,.1f}"),
         _shown(measured["relative_error"], "{:.0e}"),
         _shown(measured.get("copy_share"), "{:.0%}"),
@@ -103,45 +127,6 @@ def _cells(measured: dict[str, Any]) -> list[str]:
 
 def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
-
-
-def _scaling_tables(result: dict[str, Any]) -> list[Table]:
-    """A table for each axis."""
-    from rich.table import Table
-
-    tables = []
-    for axis, points in result["axes"].items():
-        table = Table(title=f"our operator over {axis}, forward and backward")
-        for column in (*SIZES, "ms", "peak MB", "error"):
-            table.add_column(column, justify="right")
-        for point in points:
-            time, _, peak, error, _ = _cells({**point, "ratio": None})
-            table.add_row(*(f"{point[size]:,}" for size in SIZES), time, peak, error)
-        tables.append(table)
-    return tables
-
-
-# -------------------------------------------------------------------------------- what is refused
-
-
-def _refused_versions(result: dict[str, Any]) -> list[str]:
-    """What was refused on which graph, in words."""
-    return [
-        f"{version} ({part}) on {name}: {measured['problem']}"
-        for name, graph in result["graphs"].items()
-        for part in PARTS
-        for version, measured in graph[part]["versions"].items()
-        if measured["refused"]
-    ]
-
-
-def _refused_points(result: dict[str, Any]) -> list[str]:
-    return [
-        f"ours at {axis} = {point[axis]:,}: {point['problem']}"
-        for axis, points in result["axes"].items()
-        for point in points
-        if point["refused"]
-    ]
 
 
 # ------------------------------------------------------------------------------------------ plots

@@ -1,1 +1,1 @@
-"""`sta reproduce`: the paper's tables, figures and theorem again, with every run on disk."""
+"""The paper's tables, figures and theorem again, with every run on disk."""

@@ -1,4 +1,4 @@
-"""What `sta reproduce` does: choose jobs, work them off, and render what there is."""
+"""What the command does: choose jobs, work them off, and render what there is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.reproduce.experiments import EXPERIMENTS, Experiment, Job
 from experiments.reproduce.progress import RunLines, Watch
 from experiments.reproduce.queue import missing, taken_over, work_off
 from experiments.reproduce.records import OURS
-from experiments.reproduce.render import PARTS, Say, render
+from experiments.reproduce.render import Say, render
 from experiments.reproduce.store import Store
 from experiments.reproduce.theorem import FILE, GRAPHS
 from experiments.reproduce.theorem.measure import measure
@@ -56,9 +56,7 @@ def jobs_of(
         for job in part.jobs(graph, runs)
         if not models or job.model in models
     ]
-    if changes:
-        jobs = [_changed(job, changes) for job in jobs]
-    return jobs
+    return [replace(job, config=job.config.replace(**changes)) for job in jobs]
 
 
 def _check_offered(
@@ -72,10 +70,6 @@ def _check_offered(
     known = dict.fromkeys([OURS, *(model for part in parts for model in part.models)])
     for model in models:
         _check.known(f"model of {what}", model, known)
-
-
-def _changed(job: Job, changes: dict[str, Any]) -> Job:
-    return replace(job, config=job.config.replace(**changes))
 
 
 def available(jobs: list[Job], place: Place, say: Say) -> list[Job]:
@@ -141,7 +135,7 @@ def reproduce(
         failed = _named(work_off(todo, place, store, watch, processes, again), len(todo))
         if watch.elsewhere:
             say(f"{watch.elsewhere} runs were left to other processes; the last one draws them all")
-    return Reproduced(render_all(what, store, say), failed)
+    return Reproduced(render(what, store, say), failed)
 
 
 def _named(failed: list[Job], of: int) -> str:
@@ -171,11 +165,3 @@ def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, 
         say(sentence(records[graph.title]))
         in_order = sorted(records.values(), key=lambda record: titles.index(record["graph"]))
         write_json(path, report(in_order))
-
-
-def render_all(what: str, store: Store, say: Say) -> list[Path]:
-    """Render all that there are records for."""
-    files = []
-    for name in [*PARTS, "theorem"] if what == "all" else [what]:
-        files += render(name, store, say)
-    return files

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from experiments.reproduce import figures, tables
 from experiments.reproduce.experiments import EXPERIMENTS
+from experiments.reproduce.figures import FIGURES, NothingToDraw
 from experiments.reproduce.markup import RENDERERS
 from experiments.reproduce.store import Store
+from experiments.reproduce.tables import TABLES
 from experiments.reproduce.theorem import FILE
 from experiments.reproduce.theorem.drawing import draw
 from subtree_attention.io import read_json, write_bytes
@@ -21,6 +23,7 @@ PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "deep": (("deep",), ("deep",)),
     "gpr": ((), ("gpr", "gates")),
     "robustness": (("robustness",), ("robustness",)),
+    "theorem": ((), ("theorem",)),
 }
 """What is asked for -> its tables and its figures."""
 
@@ -28,35 +31,32 @@ Say = Callable[[str], object]
 
 
 def render(what: str, store: Store, say: Say) -> list[Path]:
-    """Write the tables (Markdown, LaTeX, CSV) and figures (SVG, PNG) of an experiment.
+    """Write the tables (Markdown, LaTeX, CSV) and figures (SVG, PNG) of an experiment, or of all.
 
     What there are no runs for is said, not drawn.
     """
-    if what == "theorem":
-        return _render_theorem(store, say)
     records = [record for name in EXPERIMENTS for record in store.read(name)]
     files = []
-    for name in PARTS[what][0]:
-        table = tables.TABLES[name](records)
-        for suffix, written in RENDERERS.items():
-            path = store.folder / f"{name}{suffix}"
-            write_bytes(path, written(table).encode())
-            files.append(path)
-    for name in PARTS[what][1]:
-        try:
-            files += figures.FIGURES[name](records, store.folder / name)
-        except (figures.NothingToDraw, ModuleNotFoundError) as reason:
-            say(f"{name} is not drawn: {reason}")
+    for part in PARTS if what == "all" else [what]:
+        for name in PARTS[part][0]:
+            table = TABLES[name](records)
+            for suffix, written in RENDERERS.items():
+                files.append(store.folder / f"{name}{suffix}")
+                write_bytes(files[-1], written(table).encode())
+        for name in PARTS[part][1]:
+            try:
+                if name == "theorem":
+                    files += draw(_measured(store), store.folder / name)
+                else:
+                    files += FIGURES[name](records, store.folder / name)
+            except (NothingToDraw, ModuleNotFoundError) as reason:
+                say(f"{name} is not drawn: {reason}")
     return files
 
 
-def _render_theorem(store: Store, say: Say) -> list[Path]:
+def _measured(store: Store) -> list[dict[str, Any]]:
+    """What is there of Theorem 1."""
     path = store.folder / FILE
     if not path.exists():
-        say("theorem is not drawn: nothing was measured yet")
-        return []
-    try:
-        return draw(read_json(path)["records"], store.folder / "theorem")
-    except ModuleNotFoundError as reason:
-        say(f"theorem is not drawn: {reason}")
-        return []
+        raise NothingToDraw("nothing was measured yet")
+    return read_json(path)["records"]
