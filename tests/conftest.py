@@ -44,6 +44,8 @@ def run_sta(
     from subtree_attention.cli.app import err_console, out_console
 
     monkeypatch.chdir(tmp_path)
+    for name in ("STA_DATA", "STA_MIRROR"):  # which --data-dir and --mirror set
+        monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.setattr(out_console, "width", 200)
     monkeypatch.setattr(err_console, "width", 200)
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from subtree_attention import cli
-
 SOURCE = str(Path(__file__).parents[1] / "src")  # so that it also runs without installation
 ENV = {**os.environ, "COLUMNS": "100", "PYTHONPATH": SOURCE}
 QUICK = ["--runs", "2", "--epochs", "6", "--hops", "1", "--device", "cpu"]
@@ -101,7 +99,7 @@ def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
         ("predict",),
         ("explain",),
         ("report",),
-        ("bench",),
+        ("explore",),
         ("datasets",),
         ("info",),
     ],
@@ -159,6 +157,8 @@ def test_sta_backend_overrides_and_a_wrong_one_is_refused(
         (("train", "--colour", "red"), "--colour"),
         (("evaluate", "nowhere"), "nowhere is not a folder"),
         (("trane",), "trane"),
+        (("bench", "cora", "--rounds", "3"), "python -m experiments bench cora --rounds 3"),
+        (("reproduce", "table1"), "python -m experiments reproduce table1"),
     ],
 )
 def test_a_users_mistake_is_two_lines_and_exit_code_2(
@@ -191,7 +191,7 @@ def test_missing_data_names_the_file_and_the_folder_in_two_lines(
     def offline(*_: object, **__: object) -> None:
         raise OSError("no network")
 
-    monkeypatch.setattr("subtree_attention.datasets.folders.download_url", offline)
+    monkeypatch.setattr("torch_geometric.data.download_url", offline)
     code, _, err = run("train", "corafull", "--data-dir", str(tmp_path / "d"))
     assert code == 2
     assert "cora.npz" in err
@@ -206,7 +206,7 @@ def test_an_unexpected_error_is_said_without_traceback(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
-    monkeypatch.setattr(cli.training, "fit", broken)
+    monkeypatch.setattr("subtree_attention.train.fit.fit", broken)
     assert run("train", *QUICK)[::2] == (1, "error: out of memory\n")
 
 

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from . import datasets as datasets
     from . import feature_maps as feature_maps
     from . import ops as ops
-    from .datasets.tables import from_networkx as from_networkx
-    from .datasets.tables import from_npz as from_npz
-    from .datasets.tables import from_pyg as from_pyg
-    from .datasets.tables import from_tables as from_tables
+    from .config import Config as Config
+    from .datasets import Dataset as Dataset
+    from .datasets import from_networkx as from_networkx
+    from .datasets import from_npz as from_npz
+    from .datasets import from_pyg as from_pyg
+    from .datasets import from_tables as from_tables
     from .explanations import Explainer as Explainer
     from .explanations import Explanation as Explanation
     from .explanations import STAExplainer as STAExplainer
@@ -27,36 +29,36 @@ if TYPE_CHECKING:
     from .nn import global_attention as global_attention
     from .ops import attention as attention
     from .ops import subtree_attention as subtree_attention
-    from .runs.evaluate import load_data as load_data
-    from .runs.folder import load as load
-    from .runs.predict import predict as predict
-    from .train.config import Config as Config
-    from .train.loop import fit as fit
+    from .runs import SavedRun as SavedRun
+    from .runs import open as open
+    from .runs import predict as predict
+    from .train.fit import fit as fit
     from .train.recipes import recipe as recipe
 
 _HOMES = {
     "STAGNN": "nn",
-    "Config": "train.config",
+    "Config": "config",
+    "Dataset": "datasets",
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",
     "STAConv": "nn",
     "STAExplainer": "explanations",
+    "SavedRun": "runs",
     "aggregation": "nn",
     "attention": "ops",
     "datasets": "",
     "explain": "explanations",
     "feature_maps": "",
-    "fit": "train.loop",
-    "from_networkx": "datasets.tables",
-    "from_npz": "datasets.tables",
-    "from_pyg": "datasets.tables",
-    "from_tables": "datasets.tables",
+    "fit": "train.fit",
+    "from_networkx": "datasets",
+    "from_npz": "datasets",
+    "from_pyg": "datasets",
+    "from_tables": "datasets",
     "global_attention": "nn",
-    "load": "runs.folder",
-    "load_data": "runs.evaluate",
+    "open": "runs",
     "ops": "",
-    "predict": "runs.predict",
+    "predict": "runs",
     "recipe": "train.recipes",
     "subtree_attention": "ops",
 }

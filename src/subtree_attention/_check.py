@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -51,3 +53,15 @@ def floating(what: str, values: Any) -> None:
 def shape(values: Tensor) -> str:
     """The shape of a tensor as people write it: [3, 4]."""
     return str(list(values.shape))
+
+
+def number(what: str, value: Any, least: float = 0.0, below: float = math.inf) -> float:
+    """Return `value` if it is a finite number of at least `least` and below `below`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{what} must be a number, got {value!r}")
+    if not least <= value < below:
+        bounds = f"a finite number of at least {least:g}"
+        if below < math.inf:
+            bounds = f"at least {least:g} and below {below:g}"
+        raise ValueError(f"{what} must be {bounds}, got {value}")
+    return float(value)

@@ -100,11 +100,11 @@ class Graph:
 
     @classmethod
     def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
-        """The graph of a PyG `Data`: its `edge_index` and `edge_weight` if it has one, or its
-        `adj_t`, as `ToSparseTensor` makes it."""
-        if data.edge_index is None and "adj_t" in data:
+        """The graph of a `Dataset` or a PyG `Data`: its `edge_index` and `edge_weight` if it has
+        one, or its `adj_t`, as `ToSparseTensor` makes it."""
+        if data.edge_index is None and getattr(data, "adj_t", None) is not None:
             return cls(data.adj_t, data.num_nodes, None, transition, self_loops)
-        weight = data.edge_weight if "edge_weight" in data else None
+        weight = getattr(data, "edge_weight", None)
         return cls(data.edge_index, data.num_nodes, weight, transition, self_loops)
 
     def _build(

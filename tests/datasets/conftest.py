@@ -27,5 +27,5 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         tried.append(url)
         raise OSError("no network")
 
-    monkeypatch.setattr("subtree_attention.datasets.folders.download_url", fail)
+    monkeypatch.setattr("subtree_attention.datasets.folders.fetch", fail)
     return tried

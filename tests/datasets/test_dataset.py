@@ -44,7 +44,7 @@ def small(**changes: Any) -> Dataset:
 def tables() -> Dataset:
     nodes = people() | {"part": ["train", "val", "test"] * 20}
     how = {"target": "label", "weight": "strength", "split_column": "part"}
-    return as_dataset(sta.from_tables(nodes, friends(), **how))
+    return sta.from_tables(nodes, friends(), **how)
 
 
 # -------------------------------------------------------------------------------- the validator
@@ -113,7 +113,7 @@ def test_nodes_and_classes_are_found_by_their_names() -> None:
 
 
 def test_splits_of_the_registry_are_over_all_nodes() -> None:
-    data = as_dataset(datasets.load("digits"))
+    data = datasets.load("digits")
     for kind, seed in (("A", 3), ("B", 0)):
         expected = random_split(1797, kind, seed)
         assert all(map(torch.equal, data.split(kind, seed), expected))
@@ -163,7 +163,7 @@ def test_eigenvectors_of_the_registry_are_kept(
 ) -> None:
     from subtree_attention.datasets import encoding as module
 
-    data = replace(as_dataset(datasets.load("digits")), kept_in=tmp_path / "processed")
+    data = replace(datasets.load("digits"), kept_in=tmp_path / "processed")
     first = data.encoded(2).encoding
     (file,) = (tmp_path / "processed").iterdir()
     content = file.read_bytes()
@@ -324,7 +324,7 @@ def write_format_1(folder: Path, data: Dataset, **changes: Any) -> None:
 def test_an_older_folder_is_read(tables: Dataset, tmp_path: Path) -> None:
     write_format_1(tmp_path, tables)
     again = read(tmp_path)
-    assert same(again, tables)
+    assert same(again, replace(tables, source=""))  # it was not kept
     assert again.fingerprint() == tables.fingerprint()
     sparse = from_scipy(torch.eye(60, tables.x.size(1)).numpy())
     write_format_1(tmp_path, replace(tables, x=sparse))
@@ -334,9 +334,9 @@ def test_an_older_folder_is_read(tables: Dataset, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ids.json": ["p1", *people()["id"][1:]]}, "ids holds a text twice"),
+        ({"ids.json": ["p1", *people()["id"][1:]]}, "ids must be different"),
         ({"ids.json": people()["id"][:-1]}, "is broken"),
-        ({"ids.json": list(range(60))}, "ids is no list of texts"),
+        ({"ids.json": list(range(60))}, "ids must be a list of texts"),
         ({"columns.json": {"a": 1}}, "'report' is missing"),
         ({"columns.json": [1]}, "is broken"),
     ],

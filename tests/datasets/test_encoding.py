@@ -190,8 +190,8 @@ def test_same_bytes_with_one_thread_and_with_two():
     program = (
         "import hashlib\n"
         "from subtree_attention import datasets\n"
-        "graph = datasets.LaplacianEncoding()(datasets.load('digits'))\n"
-        "print(hashlib.sha256(graph.laplacian_encoding.numpy().tobytes()).hexdigest())"
+        "encoding = datasets.load('digits').encoded(3).encoding\n"
+        "print(hashlib.sha256(encoding.numpy().tobytes()).hexdigest())"
     )
     prints = []
     for threads in ("1", "2"):

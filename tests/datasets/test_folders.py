@@ -67,7 +67,7 @@ def test_where_follows_the_order_of_looking(tmp_path):
     assert datasets.where("cora", data, mirror) == datasets.Whereabouts("mirror", in_mirror)
     fake_raw("cora", data)
     assert datasets.where("cora", data, mirror) == datasets.Whereabouts("data folder", raw)
-    cached = data / "processed" / "cora.v1.safetensors"
+    cached = data / "processed" / "cora.v2.safetensors"
     cached.parent.mkdir()
     cached.touch()
     assert datasets.where("cora", data, mirror) == datasets.Whereabouts("cached", cached)
@@ -135,10 +135,10 @@ def serve_from(mirror: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None
     """Let downloads of one graph come from the mirror."""
     raw = mirror / datasets.info(name).raw_dir
 
-    def copy(_url: str, folder: str, filename: str) -> None:
-        shutil.copyfile(raw / filename, Path(folder) / filename)
+    def copy(_url: str, path: Path) -> None:
+        shutil.copyfile(raw / path.name, path)
 
-    monkeypatch.setattr(folders, "download_url", copy)
+    monkeypatch.setattr(folders, "fetch", copy)
 
 
 @pytest.mark.parametrize("name", ["cora", "minesweeper"])
@@ -152,10 +152,10 @@ def test_a_download_leaves_raw_files_in_pyg_s_layout(name, tmp_path, mirror, mon
 
 
 def test_a_damaged_download_is_named_by_its_address_and_not_kept(tmp_path, monkeypatch):
-    def garbage(_url: str, folder: str, filename: str) -> None:
-        (Path(folder) / filename).write_bytes(b"<html>Not found</html>")
+    def garbage(_url: str, path: Path) -> None:
+        path.write_bytes(b"<html>Not found</html>")
 
-    monkeypatch.setattr(folders, "download_url", garbage)
+    monkeypatch.setattr(folders, "fetch", garbage)
     for name, address in [("photo", "https://github.com/shchur"), ("cora", "ind.cora.allx")]:
         with pytest.raises(ValueError, match=f"damaged.*'{name}'.*{address}"):
             datasets.load(name, data_dir=tmp_path)

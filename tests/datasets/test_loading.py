@@ -1,23 +1,25 @@
 """Loading: the registry's counts, the paper's preprocessing, and every way a file can be bad."""
 
 import errno
+import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from torch_geometric.data import Data
+from safetensors.torch import save_file
 from torch_geometric.utils import coalesce, contains_self_loops, is_undirected
 
 from subtree_attention import datasets
-from subtree_attention.datasets import cache, loading
+from subtree_attention.datasets import Dataset, loading, read
 from subtree_attention.datasets.features import is_csr, values_of
 
 IN_MIRROR = [name for name in datasets.names() if name not in ("digits", "corafull")]
@@ -43,13 +45,15 @@ def test_digits_are_as_the_registry_says():
     check_against_registry(datasets.load("digits"), "digits")
 
 
-def check_against_registry(data: Data, name: str) -> None:
+def check_against_registry(data: Dataset, name: str) -> None:
     graph = datasets.info(name)
     assert data.name == name
     assert data.num_classes == graph.num_classes == len(data.y.unique())
     assert (data.num_nodes, data.num_edges) == (graph.num_nodes, graph.num_edges)
     assert data.num_features == graph.num_features
-    assert data.validate()
+    assert data.classes == graph.classes
+    assert not data.own
+    assert data.to_pyg().validate()
 
     source, target = data.edge_index
     other = source != target
@@ -67,7 +71,7 @@ def check_against_registry(data: Data, name: str) -> None:
     sums = row_sums(data.x)
     if graph.row_normalised:
         torch.testing.assert_close(sums, (sums > 0).float())
-    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
+    masks = torch.stack(data.split("A"))
     assert masks.sum(0).tolist() == [1] * data.num_nodes
 
 
@@ -105,16 +109,19 @@ def test_second_load_comes_from_the_cache_and_is_equal(name, mirror, data_dir, n
     assert torch.equal(first.edge_index, second.edge_index)
     assert torch.equal(first.y, second.y)
     assert torch.equal(values_of(first.x), values_of(second.x))
-    assert torch.equal(first.train_mask, second.train_mask)
+    assert first.splits.keys() == second.splits.keys()
+    assert all(torch.equal(codes, second.splits[kind]) for kind, codes in first.splits.items())
+    assert first.source == second.source
 
 
 def test_the_cache_is_one_file_of_tensors(mirror, tmp_path):
     datasets.load("cora", data_dir=tmp_path, mirror=mirror)
     files = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
-    assert files == [Path("processed/cora.v1.safetensors")]
+    assert files == [Path("processed/cora.v2.safetensors")]
     with safe_open(tmp_path / files[0], framework="pt") as file:
-        assert file.metadata()["num_nodes"] == "2708"
-        assert "planetoid" in file.metadata()["source"]
+        header = json.loads(file.metadata()["json"])
+    assert header["shape"] == [2708, 1433]
+    assert "planetoid" in header["source"]
 
 
 def test_raw_files_in_the_data_folder_go_before_the_mirror(mirror, tmp_path):
@@ -129,7 +136,7 @@ def test_environment_variables_name_both_folders(mirror, tmp_path, monkeypatch):
     monkeypatch.setenv("STA_DATA", str(tmp_path / "here"))
     datasets.load("minesweeper")
     assert datasets.where("minesweeper").path == (
-        tmp_path / "here" / "processed" / "minesweeper.v1.safetensors"
+        tmp_path / "here" / "processed" / "minesweeper.v2.safetensors"
     )
 
 
@@ -152,6 +159,7 @@ def test_several_processes_may_load_for_the_first_time_at_once(mirror, tmp_path)
     # Also the place to see that nothing warns: PyTorch's "beta state" comes once in each process.
     program = (
         "import sys, warnings\n"
+        "import torch_geometric.datasets\n"  # what importing it says is not ours
         "from subtree_attention import datasets\n"
         "warnings.simplefilter('error')\n"
         "data = datasets.load('cora', data_dir=sys.argv[1], mirror=sys.argv[2])\n"
@@ -172,7 +180,7 @@ def test_several_processes_may_load_for_the_first_time_at_once(mirror, tmp_path)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "foreign", "metadata"])
 def test_a_damaged_cache_file_is_rebuilt(damage, mirror, tmp_path):
     good = datasets.load("cora-ml", data_dir=tmp_path, mirror=mirror)
-    path = tmp_path / "processed" / "cora-ml.v1.safetensors"
+    path = tmp_path / "processed" / "cora-ml.v2.safetensors"
     content = path.read_bytes()
     if damage == "truncated":
         path.write_bytes(content[: len(content) // 2])
@@ -182,12 +190,12 @@ def test_a_damaged_cache_file_is_rebuilt(damage, mirror, tmp_path):
         path.write_bytes(content[:-100] + bytes([content[-100] ^ 255]) + content[-99:])
     elif damage == "foreign":
         datasets.load("cora", data_dir=tmp_path, mirror=mirror)
-        shutil.copyfile(tmp_path / "processed" / "cora.v1.safetensors", path)
+        shutil.copyfile(tmp_path / "processed" / "cora.v2.safetensors", path)
     else:
-        path.write_bytes(content.replace(b'"num_features"', b'"num_featurez"'))
+        path.write_bytes(content.replace(b"shape", b"shapf"))
     again = datasets.load("cora-ml", data_dir=tmp_path, mirror=mirror)
     assert torch.equal(again.x.values(), good.x.values())
-    assert cache.read_graph(path) is not None
+    assert not read(path).own
 
 
 @pytest.mark.parametrize("name", ["cora", "actor", "cora-ml", "photo", "deezer", "minesweeper"])
@@ -239,13 +247,13 @@ def write_minesweeper(folder: Path, **changes: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"node_features": np.full((4, 7), np.nan, dtype=np.float32)}, "NaN or infinity"),
-        ({"node_features": np.full((4, 7), np.inf, dtype=np.float32)}, "NaN or infinity"),
+        ({"node_features": np.full((4, 7), np.nan, dtype=np.float32)}, "x must be finite"),
+        ({"node_features": np.full((4, 7), np.inf, dtype=np.float32)}, "x must be finite"),
         ({"edges": np.array([[0, 1], [2, 4]])}, "damaged file|outside 0..3"),
         ({"edges": np.array([[0, 1], [2, -1]])}, "damaged file|outside 0..3"),
-        ({"node_labels": np.array([0, 1, 0])}, "one class from 0 for each of 4 nodes"),
-        ({"node_labels": np.array([0, 1, 0, -1])}, "one class from 0 for each of 4 nodes"),
-        ({"node_labels": np.array([0.0, 1, 0, 1])}, "one class from 0 for each of 4 nodes"),
+        ({"node_labels": np.array([0, 1, 0])}, "y must be a whole number for each of 4 nodes"),
+        ({"node_labels": np.array([0, 1, 0, -1])}, "one of 2 classes from 0, and no other"),
+        ({"node_labels": np.array([0.0, 1, 0, 1])}, "y must be a whole number for each of 4 nodes"),
         ({}, "not the graph 'minesweeper': 4 nodes instead of 10,000"),
     ],
 )
@@ -314,12 +322,12 @@ def test_a_full_disk_is_named(step, mirror, tmp_path, monkeypatch):
     if step == "staging":
         refuse_to_write(monkeypatch, tmp_path, errno.ENOSPC)
     elif step == "downloading":
-        monkeypatch.setattr("subtree_attention.datasets.folders.download_url", full)
+        monkeypatch.setattr("subtree_attention.datasets.folders.fetch", full)
         mirror = None
     elif step == "reading":
         monkeypatch.setattr("torch.save", full)
     else:
-        monkeypatch.setattr(loading, "save_graph", full)
+        monkeypatch.setattr(Dataset, "save", full)
     with pytest.raises(OSError, match=r"no space left for graphs.*STA_DATA") as error:
         datasets.load("cora", data_dir=tmp_path, mirror=mirror)
     assert error.value.errno == errno.ENOSPC
@@ -330,7 +338,7 @@ def test_an_interrupted_load_leaves_no_staging_folder(mirror, tmp_path, monkeypa
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loading, "_preprocess", interrupt)
+    monkeypatch.setattr(loading, "_preprocessed", interrupt)
     with pytest.raises(KeyboardInterrupt):
         datasets.load("cora", data_dir=tmp_path, mirror=mirror)
     assert list(tmp_path.iterdir()) == []
@@ -344,14 +352,41 @@ def test_raw_files_are_copied_where_links_are_not_allowed(mirror, tmp_path, monk
     assert datasets.load("cora", data_dir=tmp_path, mirror=mirror).num_nodes == 2708
 
 
-def test_cache_keeps_dense_and_sparse_features_alike(tmp_path):
-    from subtree_attention.datasets.features import compact
+def write_v1(path: Path, data: Dataset) -> None:
+    """A cache file as it was before `Dataset.save` wrote them."""
+    parts = (data.x.values(), data.x.col_indices(), data.x.crow_indices())
+    tensors = dict(zip(("x_values", "x_columns", "x_row_starts"), parts, strict=True))
+    codes = data.splits["own"]
+    tensors |= {"edge_index": data.edge_index, "y": data.y, "own_splits": codes.clamp(max=3)}
+    crc = zlib.crc32(f"{tuple(data.x.shape)} {sorted(tensors)}".encode())
+    for name in sorted(tensors):
+        crc = zlib.crc32(tensors[name].numpy().tobytes(), crc)
+    nodes, features = map(str, data.x.shape)
+    about = {"num_nodes": nodes, "num_features": features, "crc32": f"{crc:08x}", "source": "PyG"}
+    save_file(tensors, path, about)
 
-    for x in (torch.rand(30, 20), compact(torch.eye(30))):
-        data = Data(x=x, edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.zeros(30).long())
-        cache.save_graph(data, tmp_path / "graph", source="a test")
-        back = cache.read_graph(tmp_path / "graph")
-        assert back is not None
-        assert back.x.layout == x.layout
-        assert torch.equal(back.x.to_dense(), x.to_dense())
-        assert "own_splits" not in back
+
+def test_an_older_cache_is_read(mirror, data_dir, tmp_path, no_network):
+    data = datasets.load("cora", data_dir=data_dir, mirror=mirror)
+    path = tmp_path / "processed" / "cora.v1.safetensors"
+    path.parent.mkdir()
+    write_v1(path, data)
+    assert datasets.where("cora", tmp_path) == datasets.Whereabouts("cached", path)
+    again = datasets.load("cora", data_dir=tmp_path)  # no mirror, no network: only the cache
+    assert again.same_as(data)
+    assert again.classes == data.classes
+    content = path.read_bytes()
+    path.write_bytes(content[:-100] + bytes([content[-100] ^ 255]) + content[-99:])
+    with pytest.raises(datasets.MissingData):
+        datasets.load("cora", data_dir=tmp_path)
+
+
+def test_eigenvectors_are_kept_beside_the_cache(mirror, tmp_path, monkeypatch):
+    from subtree_attention.datasets import encoding
+
+    first = datasets.load("cora-ml", data_dir=tmp_path, mirror=mirror).encoded(3)
+    files = sorted(path.name for path in (tmp_path / "processed").iterdir())
+    assert files == ["cora-ml.encoding-3.safetensors", "cora-ml.v2.safetensors"]
+    monkeypatch.setattr(encoding, "laplacian_eigenvectors", None)
+    again = datasets.load("cora-ml", data_dir=tmp_path).encoded(3)
+    assert torch.equal(first.encoding, again.encoding)

@@ -1,10 +1,13 @@
 """The table of graphs: names, suggestions, and addresses that stay those of PyG."""
 
+import subprocess
+import sys
+
 import pytest
 from torch_geometric import datasets as pyg
 
 from subtree_attention import datasets
-from subtree_attention.datasets.checksums import SHA256
+from subtree_attention.datasets.registry import sha256
 
 PAPER = ["cora", "citeseer", "deezer", "actor", "pubmed"]
 PAPER += ["corafull", "computer", "photo", "cs", "physics"]
@@ -37,6 +40,45 @@ def test_protocol_of_the_paper(name):
     assert datasets.info(name).protocol == expected
 
 
+def test_minesweeper_goes_by_its_own_splits():
+    # Seed 0 of "B" would put all mines into training.
+    assert datasets.info("minesweeper").protocol == "own"
+
+
+@pytest.mark.parametrize("name", datasets.names())
+def test_classes_have_names_or_numbers(name):
+    graph = datasets.info(name)
+    assert len(set(graph.classes)) == graph.num_classes
+    numbered = name in ("digits", "deezer", "actor", "corafull", "computer", "photo")
+    numbered |= name in ("cs", "physics")
+    assert (graph.classes == tuple(map(str, range(graph.num_classes)))) == numbered
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        # Nodes of each class as the makers of the graphs count them.
+        ("cora", {"Case-Based": 298, "Genetic Algorithms": 418, "Neural Networks": 818}),
+        ("cora", {"Probabilistic Methods": 426, "Reinforcement Learning": 217}),
+        ("cora", {"Rule Learning": 180, "Theory": 351}),
+        ("citeseer", {"Agents": 596, "DB": 701, "IR": 668, "ML": 590, "HCI": 508}),
+        ("pubmed", {"Diabetes Mellitus, Experimental": 4103, "Diabetes Mellitus Type 1": 7739}),
+        ("minesweeper", {"mine": 2000}),
+    ],
+)
+def test_the_names_of_classes_fit_their_sizes(name, sizes, mirror, data_dir):
+    data = datasets.load(name, data_dir=data_dir, mirror=mirror)
+    counts = dict(zip(data.classes, data.y.bincount().tolist(), strict=True))
+    assert sizes.items() <= counts.items()
+
+
+def test_no_torch_is_needed_to_know_the_graphs():
+    code = "import sys; from subtree_attention import datasets; datasets.info('cora').protocol; "
+    code += "print({'torch', 'torch_geometric', 'numpy', 'scipy'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("set()", "")
+
+
 @pytest.mark.parametrize("name", datasets.names())
 def test_metric(name):
     two_classes = name in ("deezer", "minesweeper")
@@ -66,4 +108,4 @@ def test_addresses_are_those_of_pyg(name, address):
 @pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "actor"])
 def test_every_file_of_a_set_has_a_checksum(name):
     graph = datasets.info(name)
-    assert all(f"{graph.raw_dir}/{file}" in SHA256 for file in graph.raw_files)
+    assert all(f"{graph.raw_dir}/{file}" in sha256() for file in graph.raw_files)

@@ -1,14 +1,15 @@
 """Random, own and fixed splits: sizes, seeds, and errors that say what is possible."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_geometric.data import Data
 
 from subtree_attention import datasets
-from subtree_attention.datasets.splits import PROTOCOLS, labelled_split
+from subtree_attention.datasets.splits import PROTOCOLS, fixed_codes, labelled_split
 
 FIXED = ["computer", "photo", "cs", "physics"]
 
@@ -54,31 +55,6 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed, error):
         datasets.random_split(10, "A", seed)
 
 
-def test_load_takes_the_protocol_of_the_graph():
-    data = datasets.load("digits", seed=4)
-    expected = datasets.random_split(1797, "B", 4)
-    assert all(map(torch.equal, (data.train_mask, data.val_mask, data.test_mask), expected))
-
-
-def test_apply_split_shares_the_graph_and_leaves_the_original_alone():
-    data = datasets.load("digits")
-    before = data.train_mask.clone()
-    other = datasets.apply_split(data, "A", seed=1)
-    assert other.x is data.x
-    assert int(other.train_mask.sum()) == 1797 // 2
-    assert torch.equal(data.train_mask, before)
-    again = datasets.apply_split(other)
-    assert torch.equal(again.train_mask, before)
-
-
-def test_a_graph_of_the_user_can_be_split_at_random_only():
-    data = Data(x=torch.ones(8, 1))
-    assert int(datasets.apply_split(data, "A").train_mask.sum()) == 4
-    for split in (None, "own", "fixed"):
-        with pytest.raises(ValueError, match="outside the registry has the splits 'A' and 'B'"):
-            datasets.apply_split(data, split)
-
-
 @pytest.mark.parametrize(
     ("name", "split", "has"),
     [("digits", "own", "A, B"), ("cora", "fixed", "A, B, own"), ("photo", "own", "A, B, fixed")],
@@ -93,46 +69,47 @@ def test_a_split_that_a_graph_lacks_is_refused_before_anything_is_read(
 
 def test_public_split_of_cora(mirror, data_dir):
     data = datasets.load("cora", data_dir=data_dir, mirror=mirror, split="own")
-    masks = (data.train_mask, data.val_mask, data.test_mask)
-    assert [int(mask.sum()) for mask in masks] == [140, 500, 1000]
-    assert torch.bincount(data.y[data.train_mask]).tolist() == [20] * 7
+    split = data.split("own")
+    assert [int(mask.sum()) for mask in split] == [140, 500, 1000]
+    assert torch.bincount(data.y[split.train]).tolist() == [20] * 7
     with pytest.raises(ValueError, match="only one split, index 0 of its own; 1 is past"):
-        datasets.apply_split(data, "own", seed=1)
+        data.split("own", 1)
 
 
 @pytest.mark.parametrize("name", ["actor", "minesweeper"])
 def test_ten_own_splits(name, mirror, data_dir):
-    data = datasets.load(name, data_dir=data_dir, mirror=mirror, split="own", seed=9)
+    data = datasets.load(name, data_dir=data_dir, mirror=mirror, split="own")
     seen = set()
     for index in range(10):
-        part = datasets.apply_split(data, "own", seed=index)
-        masks = torch.stack([part.train_mask, part.val_mask, part.test_mask])
-        assert int(masks.sum(0).max()) == 1
-        seen.add(part.train_mask.numpy().tobytes())
+        split = data.split("own", index)
+        assert int(torch.stack(split).sum(0).max()) == 1
+        seen.add(split.train.numpy().tobytes())
     assert len(seen) == 10
     with pytest.raises(ValueError, match="10 splits, index 0 to 9 of its own; 10 is"):
-        datasets.apply_split(data, "own", seed=10)
+        data.split("own", 10)
 
 
 @pytest.mark.parametrize("name", FIXED)
 def test_fixed_split_is_the_one_in_the_file(name, mirror, data_dir):
     data = datasets.load(name, data_dir=data_dir, mirror=mirror, split="fixed")
     with np.load(mirror / datasets.info(name).fixed_split) as file:
-        for mask, part in zip(
-            (data.train_mask, data.val_mask, data.test_mask),
-            ("train", "valid", "test"),
-            strict=True,
-        ):
+        for mask, part in zip(data.split("fixed"), ("train", "valid", "test"), strict=True):
             assert torch.equal(mask.nonzero().flatten(), torch.from_numpy(file[part]).sort().values)
 
 
-def _photo_without_a_graph() -> Data:
-    return Data(num_nodes=7650, name="photo")
+def test_the_fixed_split_is_read_only_when_it_is_asked_for(mirror, data_dir):
+    data = datasets.load("photo", data_dir=data_dir, mirror=mirror)
+    with pytest.raises(ValueError, match=r"was not read: load it with .*split='fixed'"):
+        data.split("fixed")
+
+
+def fixed(folder: Path) -> torch.Tensor:
+    return fixed_codes(datasets.info("photo"), folder, None)
 
 
 def test_a_missing_fixed_split_names_file_and_folder(tmp_path):
     with pytest.raises(datasets.MissingData) as error:
-        datasets.apply_split(_photo_without_a_graph(), "fixed", data_dir=tmp_path)
+        fixed(tmp_path)
     assert "amazon-photo_split.npz" in str(error.value)
     assert str(tmp_path / "splits") in str(error.value)
 
@@ -148,7 +125,7 @@ def test_a_damaged_fixed_split_is_named(tmp_path, content):
     elif content == "truncated":
         path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(ValueError, match=r"amazon-photo_split\.npz is damaged"):
-        datasets.apply_split(_photo_without_a_graph(), "fixed", data_dir=tmp_path)
+        fixed(tmp_path)
 
 
 @pytest.mark.parametrize("node", [7650, -1, 0])
@@ -157,7 +134,7 @@ def test_a_fixed_split_of_another_graph_is_refused(tmp_path, node):
     path.parent.mkdir()
     np.savez(path, train=np.array([0]), valid=np.array([1]), test=np.array([node]))
     with pytest.raises(ValueError, match="another graph, or names a node twice"):
-        datasets.apply_split(_photo_without_a_graph(), "fixed", data_dir=tmp_path)
+        fixed(tmp_path)
 
 
 # ------------------------------------------------------------------------ graphs of one's own

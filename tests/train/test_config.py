@@ -7,7 +7,7 @@ from subtree_attention import Config, datasets, recipe
 
 def test_every_graph_has_a_recipe() -> None:
     for name in datasets.names():
-        assert recipe(name).graph == name
+        assert recipe(name).data.graph == name
 
 
 @pytest.mark.parametrize(
@@ -28,26 +28,26 @@ def test_every_graph_has_a_recipe() -> None:
 def test_recipes_are_the_released_configuration(graph: str, settings: tuple[object, ...]) -> None:
     config = recipe(graph)
     assert settings == (
-        config.hops,
-        config.heads,
-        config.head_mix,
-        config.lr,
-        config.dropout,
-        config.weight_decay,
-        config.split,
-        config.runs,
+        config.model.hops,
+        config.model.heads,
+        config.model.head_mix,
+        config.fit.lr,
+        config.model.dropout,
+        config.fit.weight_decay,
+        config.data.split,
+        config.fit.runs,
     )
-    assert (config.hidden_channels, config.epochs, config.patience) == (64, 3000, 200)
-    assert config.encoding == 3
-    assert config.eps == 1e-5
+    assert (config.model.hidden_channels, config.fit.epochs, config.fit.patience) == (64, 3000, 200)
+    assert config.data.encoding == 3
+    assert config.model.eps == 1e-5
 
 
 def test_deezer_is_scored_by_roc_auc_and_trained_by_binary_cross_entropy() -> None:
-    assert (recipe("deezer").metric, recipe("deezer").loss) == ("roc_auc", "binary")
+    assert (recipe("deezer").task.metric, recipe("deezer").task.loss) == ("roc_auc", "binary")
 
 
 def test_dictionary_round_trip() -> None:
-    config = recipe("cora", hops=2, global_attention="beside")
+    config = recipe("cora", hops=2, global_attention=True)
     assert Config.from_dict(config.to_dict()) == config
 
 

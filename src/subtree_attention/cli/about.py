@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-import torch
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from .. import __version__
-from .. import datasets as data
-from ..ops.backends import BACKENDS
-from ..runs import folder as store
-from ..train.loop import choose_device
-from .app import (
-    DataDir,
-    Mirror,
-    app,
-    out_console,
-)
+from .app import DATA, app, options, out_console
 
 
 @app.command()
-def datasets(data_dir: DataDir = None, mirror: Mirror = None) -> None:
+@options(data=DATA)
+def datasets(*, data: dict[str, Any]) -> None:
     """List the graphs: their sizes, whether they are here, and where they are looked for."""
+    from .. import datasets as graphs
+
     table = Table()
     for column in ("name", "nodes", "edges", "features", "classes", "homophily", "here?"):
         table.add_column(column, justify="left" if column in ("name", "here?") else "right")
     places = []
-    for name in data.names():
-        info, place = data.info(name), data.where(name, data_dir, mirror)
+    for name in graphs.names():
+        info, place = graphs.info(name), graphs.where(name)
         sizes = (info.num_nodes, info.num_edges, info.num_features, info.num_classes)
         homophily = "-" if info.homophily is None else f"{info.homophily:.2f}"
         here = "no" if place.status == "download" else f"[green]{place.status}[/green]"
@@ -46,8 +39,13 @@ def datasets(data_dir: DataDir = None, mirror: Mirror = None) -> None:
 @app.command()
 def info() -> None:
     """Show versions, devices, and which backends of the operator can run here (and why not)."""
+    import torch
+
+    from ..ops.backends import BACKENDS
+    from ..runs.environment import choose_device, environment
+
     device = choose_device("auto")
-    about = store.environment(device)
+    about = environment(device)
     table = Table(show_header=False, box=None)
     table.add_row("python", about["python"])
     for package, version in about["packages"].items():
@@ -69,6 +67,21 @@ def info() -> None:
         backends.add_row(name, *cells, backend.summary)
     out_console.print(backends)
     out_console.print(f"auto picks '{about['backend']}' on {device.type}")
+
+
+def _moved(name: str) -> None:
+    """A command that is not installed any more says where it is."""
+
+    @app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})
+    def moved(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+        raise ValueError(
+            f"'sta {name}' is not installed: in a checkout, python -m experiments "
+            f"{' '.join([name, *(words or [])])}"
+        )
+
+
+for _name in ("bench", "reproduce"):
+    _moved(_name)
 
 
 def _version(value: bool) -> None:

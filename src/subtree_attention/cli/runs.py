@@ -2,87 +2,69 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from .. import _check
-from ..explanations.explanation import ORDERS
-from ..runs import folder as store
-from ..runs.evaluate import evaluate_folder
 from .app import (
-    DataDir,
+    DATA,
+    NEW_TABLES,
     Device,
-    Edges,
-    Mirror,
-    Nodes,
-    UnknownEnds,
+    Force,
+    Options,
+    RunFolder,
     app,
-    metric_name,
+    options,
     out_console,
+    say,
     table_option,
 )
 
-Join = Annotated[
-    bool, table_option("The new nodes join the graph of the run; edges may end in both.", "--join")
-]
+TABLES: Options = {
+    **NEW_TABLES,
+    "join": table_option(
+        bool, "The new nodes join the graph of the run; edges may end in both.", "--join"
+    ),
+}
 
 
-def _new_tables(
-    nodes: Path | None, edges: Path | None, join: bool, unknown_ends: str | None
-) -> dict[str, Any] | None:
-    """How new tables are to be read, if there are any."""
-    if nodes is None and edges is None:
-        if join or unknown_ends:
-            raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
-        return None
-    return {"nodes": nodes, "edges": edges, "join": join, "unknown_ends": unknown_ends or "error"}
+def _check_tables(tables: dict[str, Any]) -> None:
+    if tables and not tables.keys() & {"nodes", "edges"}:
+        raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
 
 
 @app.command()
-def evaluate(
-    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
-    device: Device = "auto",
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
-) -> None:
+@options(data=DATA)
+def evaluate(run: RunFolder, *, device: Device = "auto", data: dict[str, Any]) -> None:
     """Load the models of a run folder again and score them on their splits.
 
     Prints the stored test score beside the one computed now; then accuracy, macro F1, ROC-AUC and
     calibration error of the test nodes, and which classes are taken for which (also as a picture
     in the folder, with matplotlib).
     """
-    from ..show.scores import show_confusion, show_quality
+    from ..runs import evaluate as score_again
+    from ..show.scores import show_confusion, show_quality, show_scores
 
-    scores = evaluate_folder(run, device=device, data_dir=data_dir, mirror=mirror)
-    table = Table(title=f"{scores[0].graph}: {metric_name(scores[0].metric)}")
-    for column in ("run", "train", "validation", "test", "test when trained"):
-        table.add_column(column, justify="right")
-    for score in scores:
-        values = (score.train, score.val, score.test, score.stored_test)
-        table.add_row(str(score.run), *(f"{100 * value:.2f}" for value in values))
-    out_console.print(table)
+    scores = score_again(run, device=device)
+    show_scores(scores, out_console)
     show_quality(scores, out_console)
     show_confusion(scores, run, out_console)
 
 
 @app.command()
+@options(tables=TABLES, data=DATA)
 def predict(
-    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    run: RunFolder,
+    *,
     out: Annotated[
         Path, typer.Option(help="File to write: .csv, or .parquet.", show_default=True)
     ] = Path("predictions.csv"),
-    nodes: Nodes = None,
-    edges: Edges = None,
-    join: Join = False,
-    unknown_ends: UnknownEnds = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+    tables: dict[str, Any],
+    force: Force = False,
     device: Device = "auto",
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
+    data: dict[str, Any],
 ) -> None:
     """Predict the class of every node, with the probability of each class.
 
@@ -98,32 +80,34 @@ def predict(
 
     sta predict runs/mine --nodes new.csv --edges new_edges.csv --join   new nodes of the same
     """
-    from ..runs.predict import check_target, write
-    from ..runs.predict import predict as predict_nodes
+    from ..runs import predict as predict_nodes
+    from ..runs.folder import finished_runs
+    from ..runs.predictions import check_target, write
     from ..show.scores import known_labels, show_calibration
     from ..show.tables import show
 
-    store.finished_runs(run)  # first: where there is no run, nothing can be written
+    finished_runs(run)  # first: where there is no run, nothing can be written
     check_target(out, force)
-    tables = _new_tables(nodes, edges, join, unknown_ends) or {}
-    predictions = predict_nodes(run, **tables, device=device, data_dir=data_dir, mirror=mirror)
-    if predictions.report is not None:
-        show(predictions.report, out_console)
+    _check_tables(tables)
+    predictions = predict_nodes(run, **tables, device=device)
+    if predictions.notes is not None:
+        show(predictions.notes, out_console)
         line = known_labels(predictions)
         if line:
             out_console.print(line)
     show_calibration(predictions.calibration, out_console)
     write(predictions, out, force)
-    line = f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}"
-    out_console.print(line, soft_wrap=True, markup=False)
+    say(f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}")
 
 
 @app.command()
+@options(tables=TABLES, data=DATA)
 def explain(
-    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    run: RunFolder,
     node: Annotated[
         str, typer.Argument(help="The node: its id, or its number where nodes have no ids.")
     ],
+    *,
     top: Annotated[int, typer.Option(help="Nodes to name in each level.")] = 5,
     hops: Annotated[
         int | None, typer.Option(help=r"Name nodes up to this hop only. \[default: all]")
@@ -142,12 +126,8 @@ def explain(
         ),
     ] = "share",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    nodes: Nodes = None,
-    edges: Edges = None,
-    join: Join = False,
-    unknown_ends: UnknownEnds = None,
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
+    tables: dict[str, Any],
+    data: dict[str, Any],
 ) -> None:
     """Show why a node got its prediction: which nodes, hops and heads made its logit.
 
@@ -156,7 +136,7 @@ def explain(
     logit. For every node named: its true label and its split, the share of each head's attention,
     what it adds to the logit of the predicted class and of the runner-up, and the most probable
     walk by which it is reached. Of several runs in the folder, the one with the best validation
-    score is asked. Probabilities are the softmax of its logits; 'sta predict' calibrates them.
+    score is asked. Probabilities are calibrated, as everywhere.
 
     [bold]Examples[/bold]
 
@@ -170,30 +150,38 @@ def explain(
 
     sta explain runs/mine dan --nodes new.csv --edges new_edges.csv --join     a new node
     """
-    from ..show import explanation as reports
+    import json
+
+    from ..explanations.explanation import ORDERS
+    from ..runs import open
+    from ..show import explanation
 
     for name, value in (("top", top), ("hops", hops)):
         if value is not None:
             _check.integer(name, value, 0)
     _check.known("order", by, ORDERS)
-    tables = _new_tables(nodes, edges, join, unknown_ends)
-    result = reports.of_run(run, node, cls, top, hops, by, data_dir, mirror, tables)
+    _check_tables(tables)
+    asked = open(run, device="cpu")
+    if tables:
+        asked = asked.on(asked.read_tables(**{"nodes": None, "edges": None, **tables})[0])
+    result = explanation.of_run(asked, node, cls, top, hops, by)
     if as_json:
         typer.echo(json.dumps(result, indent=2, allow_nan=False))
     else:
-        out_console.print(reports.show(result))
+        out_console.print(explanation.show(result))
 
 
 @app.command()
+@options(data=DATA)
 def report(
-    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    run: RunFolder,
+    *,
     out: Annotated[Path, typer.Option(help="HTML file to write.", show_default=True)] = Path(
         "report.html"
     ),
-    force: Annotated[bool, typer.Option("--force", help="Write over a file.")] = False,
+    force: Force = False,
     device: Device = "auto",
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
+    data: dict[str, Any],
 ) -> None:
     """Write a run as one HTML page: to read, to print, to send.
 
@@ -208,24 +196,25 @@ def report(
 
     sta report runs/mine --out mine.html --force
     """
-    from ..show import report as reports
+    from ..runs.folder import finished_runs
+    from ..show import report as page
 
-    store.finished_runs(run)  # first: where there is no run, nothing can be written
-    reports.page.check_target(out, force)
-    findings = reports.gather(run, device=device, data_dir=data_dir, mirror=mirror)
-    reports.write(findings, out, force)
-    out_console.print(f"report of {run} written to {out}", soft_wrap=True, markup=False)
+    finished_runs(run)  # first: where there is no run, nothing can be written
+    page.check_target(out, force)
+    page.write(page.gather(run, device=device), out, force)
+    say(f"report of {run} written to {out}")
 
 
 @app.command()
+@options(data=DATA)
 def explore(
-    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")],
+    run: RunFolder,
+    *,
     port: Annotated[int, typer.Option(help="Of this machine; 0 for any that is free.")] = 8765,
     open: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
     ] = True,
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
+    data: dict[str, Any],
 ) -> None:
     """Walk through a run in the browser: nodes, their subtrees, and what made their classes.
 
@@ -234,7 +223,7 @@ def explore(
     size the attention, or what the node adds to the logit of a class. Click a node, or press Enter
     on it, and it becomes the root; Back leads back, and every view has an address of its own.
     Beside it stand the same exact parts as in 'sta explain', which add up to the logit;
-    probabilities are its softmax, which 'sta predict' also calibrates.
+    probabilities are calibrated, as in 'sta predict'.
 
     The page is for this machine only (127.0.0.1) and needs no network; Ctrl-C ends it. It needs
     pip install "subtree-attention\\[explore]".
@@ -257,13 +246,14 @@ def explore(
     import webbrowser
     from threading import Thread
 
+    from ..runs.folder import finished_runs
     from ..show.explore import Views
 
-    store.finished_runs(run)  # before a port is asked for
+    finished_runs(run)  # before a port is asked for
     with listen(port) as listening:  # first: a port that is taken is known at once
-        views = Views.of_run(run, data_dir, mirror)
+        views = Views.of_run(run)
         page = address(listening)
-        out_console.print(f"{run} is at {page} (Ctrl-C ends)", soft_wrap=True, markup=False)
+        say(f"{run} is at {page} (Ctrl-C ends)")
         if open:  # some browsers return only when they are closed
             Thread(target=webbrowser.open, args=[page], daemon=True).start()
         serve(views, listening)

@@ -1,27 +1,45 @@
-"""Benchmark graphs: the registry, loading, splits and the Laplacian positional encoding."""
+"""Graphs with all that is known of them: those of the registry, and the user's own.
 
-from .arrays import as_dataset
-from .dataset import Dataset, read
-from .encoding import LaplacianEncoding
+What needs torch is imported when it is first used: names and protocols of graphs do not.
+"""
+
+# ruff: noqa: F401 - names below TYPE_CHECKING are public by `_HOMES`
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .folders import MissingData, Whereabouts, data_folder, where
-from .loading import load
 from .registry import GraphInfo, info, names
-from .splits import Split, apply_split, random_split
 
-__all__ = [
-    "Dataset",
-    "GraphInfo",
-    "LaplacianEncoding",
-    "MissingData",
-    "Split",
-    "Whereabouts",
-    "apply_split",
-    "as_dataset",
-    "data_folder",
-    "info",
-    "load",
-    "names",
-    "random_split",
-    "read",
-    "where",
-]
+if TYPE_CHECKING:
+    from .arrays import as_dataset, from_npz, from_pyg
+    from .dataset import Dataset, read
+    from .encoding import LaplacianEncoding
+    from .loading import load
+    from .splits import Split, random_split
+    from .tables.build import apply_schema, from_networkx, from_tables, join_tables
+    from .tables.read import TableError
+    from .tables.schema import TableNotes, TableSchema
+
+_HOMES = {
+    "arrays": ("as_dataset", "from_npz", "from_pyg"),
+    "dataset": ("Dataset", "read"),
+    "encoding": ("LaplacianEncoding",),
+    "loading": ("load",),
+    "splits": ("Split", "random_split"),
+    "tables.build": ("apply_schema", "from_networkx", "from_tables", "join_tables"),
+    "tables.read": ("TableError",),
+    "tables.schema": ("TableNotes", "TableSchema"),
+}
+_HOME = {name: home for home, public in _HOMES.items() for name in public}
+
+__all__ = ["GraphInfo", "MissingData", "Whereabouts", "data_folder", "info", "names", "where"]
+__all__ += [*_HOME]
+
+if not TYPE_CHECKING:  # or every name would pass
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f".{_HOME[name]}", __name__), name)
+        return value

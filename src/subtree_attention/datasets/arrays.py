@@ -17,8 +17,6 @@ from torch import Tensor
 
 from .dataset import Dataset
 from .features import compact, from_scipy
-from .folders import data_folder
-from .registry import names
 from .splits import MASKS, own_codes
 from .tables.columns import Matrix
 from .tables.schema import ColumnLine, TableNotes, TableSchema
@@ -28,25 +26,8 @@ if TYPE_CHECKING:
 
 
 def as_dataset(data: Dataset | Data) -> Dataset:
-    """A `Dataset` as it is; a PyG `Data` by `from_pyg`, or as `load` and `from_tables` give it."""
-    if isinstance(data, Dataset):
-        return data
-    if hasattr(data, "get") and "recipe" in data:
-        return _loose(data, schema=data.recipe, notes=data.report, ids=data.ids)
-    if hasattr(data, "get") and data.get("name") in names():
-        return _loose(data, own=False, name=data.name, kept_in=data_folder() / "processed")
-    return from_pyg(data)
-
-
-def _loose(data: Data, **more: Any) -> Dataset:
-    """A `Data` with loose attributes, as `load` and `from_tables` give it today."""
-    if "own_splits" in data:
-        more["splits"] = {"own": own_codes(*(data.own_splits == code for code in (1, 2, 3)))}
-    elif "recipe" in data and "train_mask" in data:
-        more["splits"] = {"own": own_codes(*(data[mask] for mask in MASKS))}
-    classes = tuple(data.classes) if "classes" in data else ()
-    weight = data.get("edge_weight")
-    return Dataset(data.x, data.edge_index, data.y, weight, classes=classes, **more)
+    """A `Dataset` as it is, and a PyG `Data` by `from_pyg`."""
+    return data if isinstance(data, Dataset) else from_pyg(data)
 
 
 def from_pyg(data: Data) -> Dataset:

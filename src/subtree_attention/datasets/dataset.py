@@ -25,7 +25,7 @@ from .. import _check
 from ..graph import index_dtype
 from ..io import FileError, read_json, read_tensors, write_tensors
 from .encoding import encoding_of
-from .features import append_columns, from_named_parts, named_parts, values_of
+from .features import append_columns, crc32, from_named_parts, named_parts, values_of
 from .registry import info
 from .splits import MASKS, Split, known_split, labelled_split, own_codes, random_split
 from .tables.schema import TableNotes, TableSchema
@@ -81,12 +81,12 @@ class Dataset:
         if not classes and isinstance(self.y, Tensor) and self.y.numel():
             classes = range(int(self.y.max()) + 1)
         object.__setattr__(self, "classes", tuple(map(str, classes)))
-        if self.ids is not None and _are_numbers(self.ids):
-            object.__setattr__(self, "ids", None)
         try:
             _validate(self)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.source}: {error}" if self.source else str(error)) from None
+        if self.ids is not None and all(id == str(i) for i, id in enumerate(self.ids)):
+            object.__setattr__(self, "ids", None)  # they are called by their numbers
 
     # ------------------------------------------------------------------------------- numbers
 
@@ -255,8 +255,7 @@ class Dataset:
         """A short text that another graph does not have."""
         crc = 0
         for name, tensor in _numbers(self).items():
-            crc = zlib.crc32(f"{name} {list(tensor.shape)}".encode(), crc)
-            crc = zlib.crc32(_bytes(tensor), crc)
+            crc = crc32(tensor, zlib.crc32(f"{name} {list(tensor.shape)}".encode(), crc))
         return f"{crc:08x}"
 
     def _with(self, **changes: Any) -> Dataset:
@@ -338,7 +337,7 @@ def _validate_names(data: Dataset, n: int) -> None:
         raise ValueError("the names of the classes must be different")
     if data.ids is None:
         return
-    if not all(isinstance(id, str) for id in data.ids):
+    if not isinstance(data.ids, list) or not all(isinstance(id, str) for id in data.ids):
         raise ValueError("ids must be a list of texts")
     if len(data.ids) != n or len(set(data.ids)) != n:
         raise ValueError(f"ids must be different, one for each of {n} nodes")
@@ -357,11 +356,6 @@ def _validate_splits(data: Dataset, n: int) -> None:
 
 def _within(values: Tensor, low: int, end: int) -> bool:
     return not values.numel() or (int(values.min()) >= low and int(values.max()) < end)
-
-
-def _are_numbers(ids: list[str]) -> bool:
-    """Whether nodes are called by their numbers."""
-    return all(id == str(number) for number, id in enumerate(ids))
 
 
 # ----------------------------------------------------------------------------------------- file
@@ -398,8 +392,8 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         edge_index=tensors["edge_index"].long(),
         y=tensors["y"].long(),
         edge_weight=tensors.get("edge_weight"),
-        classes=tuple(_texts(header["classes"], "classes")),
-        ids=None if ids is None else _texts(json.loads(_bytes(ids)), "ids"),
+        classes=tuple(header["classes"]),
+        ids=None if ids is None else json.loads(ids.numpy().tobytes()),
         splits={n.removeprefix("split_"): t for n, t in tensors.items() if n.startswith("split_")},
         schema=None if schema is None else TableSchema.from_dict(schema),
         notes=None if notes is None else TableNotes.from_dict(notes),
@@ -427,14 +421,6 @@ def _packed(ids: Any) -> Tensor:
     return torch.from_numpy(np.frombuffer(json.dumps(ids).encode(), dtype=np.uint8).copy())
 
 
-def _texts(values: Any, what: str) -> list[str]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError(f"{what} is no list of texts")
-    if len(set(values)) != len(values):
-        raise ValueError(f"{what} holds a text twice")
-    return values
-
-
 def _narrow(tensor: Tensor) -> Tensor:
     """Indices in half the space, where they fit."""
     if tensor.dtype != torch.int64 or not tensor.numel():
@@ -457,12 +443,8 @@ def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
     """Safetensors notices a short file but not a changed byte."""
     crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
-        crc = zlib.crc32(_bytes(tensors[name]), zlib.crc32(name.encode(), crc))
+        crc = crc32(tensors[name], zlib.crc32(name.encode(), crc))
     return f"{crc:08x}"
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().numpy().tobytes()
 
 
 def _said(error: Exception) -> str:

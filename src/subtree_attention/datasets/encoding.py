@@ -14,7 +14,6 @@ between machines.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
@@ -31,7 +30,7 @@ from torch import Tensor
 
 from .. import _check
 from ..io import FileError, read_tensors, write_tensors
-from .features import append_columns
+from .features import append_columns, crc32
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -94,14 +93,14 @@ def encoding_of(edge_index: Tensor, num_nodes: int, m: int, kept: Path | None = 
         edge_index: as in `laplacian_eigenvectors`, like num_nodes and m.
         kept: file that holds the encoding of this graph from its second use on, if any.
     """
-    header = {"format": FORMAT, "nodes": num_nodes, "edges": checksum(edge_index)}
+    header = {"format": FORMAT, "nodes": num_nodes, "edges": crc32(edge_index)}
     encoding = None if kept is None else _kept(kept, header, (num_nodes, m))
     if encoding is None:
         vectors, _ = laplacian_eigenvectors(edge_index, num_nodes, m)
         encoding = torch.from_numpy(vectors).to(torch.float32)
         if kept is not None:
             with suppress(OSError):  # it only costs time at the next use
-                write_tensors(kept, {"encoding": encoding}, header | {"values": checksum(encoding)})
+                write_tensors(kept, {"encoding": encoding}, header | {"values": crc32(encoding)})
     return encoding.to(edge_index.device)
 
 
@@ -110,15 +109,10 @@ def _kept(path: Path, header: dict[str, Any], shape: tuple[int, int]) -> Tensor 
     try:
         tensors, found = read_tensors(path)
         encoding = tensors["encoding"]
-        good = found == header | {"values": checksum(encoding)} and encoding.shape == shape
+        good = found == header | {"values": crc32(encoding)} and encoding.shape == shape
     except (FileError, KeyError):
         return None
     return encoding if good else None
-
-
-def checksum(tensor: Tensor) -> str:
-    """The CRC-32 of a tensor's bytes."""
-    return f"{zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes()):08x}"
 
 
 def laplacian_eigenvectors(

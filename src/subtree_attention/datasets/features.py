@@ -4,6 +4,7 @@ The only place that makes CSR tensors, because PyTorch warns about them in two w
 """
 
 import warnings
+import zlib
 
 import numpy as np
 import scipy.sparse
@@ -58,6 +59,11 @@ def from_named_parts(
         return tensors["x"]
     parts = (tensors["x_row_starts"], tensors["x_columns"], tensors["x_values"])
     return csr_tensor(*parts, shape, trusted)
+
+
+def crc32(tensor: Tensor, start: int = 0) -> int:
+    """The CRC-32 of a dense tensor's bytes, after what `start` is that of."""
+    return zlib.crc32(tensor.detach().cpu().contiguous().numpy().tobytes(), start)
 
 
 def from_scipy(matrix: scipy.sparse.csr_matrix) -> Tensor:

@@ -19,10 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torch_geometric.data import download_url
-
-from .checksums import SHA256
-from .registry import GraphInfo, info
+from .registry import GraphInfo, info, sha256
 
 APP = "subtree-attention"
 # A machine without a network should say so at once, not after the system's own minutes.
@@ -73,9 +70,13 @@ def mirror_folder(mirror: Folder | None = None) -> Path | None:
     return folder
 
 
-def cache_file(graph: GraphInfo, folder: Path) -> Path:
-    """The file that holds the preprocessed graph. The number goes up when preprocessing changes."""
-    return folder / "processed" / f"{graph.name}.v1.safetensors"
+def cache_files(graph: GraphInfo, folder: Path) -> tuple[Path, Path]:
+    """The file that holds the preprocessed graph, and the one that did in an older format.
+
+    The number goes up when the format or the preprocessing changes.
+    """
+    new, old = (folder / "processed" / f"{graph.name}.v{n}.safetensors" for n in (2, 1))
+    return new, old
 
 
 def where(name: str, data_dir: Folder | None = None, mirror: Folder | None = None) -> Whereabouts:
@@ -84,15 +85,13 @@ def where(name: str, data_dir: Folder | None = None, mirror: Folder | None = Non
     if not graph.raw_files:
         return Whereabouts("embedded", None)
     folder = data_folder(data_dir)
-    cached = cache_file(graph, folder)
-    if cached.is_file():
-        return Whereabouts("cached", cached)
-    if not missing_files(graph, folder):
-        return Whereabouts("data folder", folder / graph.raw_dir)
-    reserve = mirror_folder(mirror)
-    if reserve and not missing_files(graph, reserve):
-        return Whereabouts("mirror", reserve / graph.raw_dir)
-    return Whereabouts("download", folder / graph.raw_dir)
+    cached = [path for path in cache_files(graph, folder) if path.is_file()]
+    if cached:
+        return Whereabouts("cached", cached[0])
+    found = find_raw(graph, folder, mirror_folder(mirror))
+    if found is None:
+        return Whereabouts("download", folder / graph.raw_dir)
+    return Whereabouts("data folder" if found == folder / graph.raw_dir else "mirror", found)
 
 
 def missing_files(graph: GraphInfo, folder: Path) -> list[str]:
@@ -127,8 +126,8 @@ def check_raw_files(graph: GraphInfo, raw: Path, files: list[str]) -> None:
 
 def _intact(path: Path, key: str) -> bool:
     """Compare the SHA-256 where it is known, else the checksums inside an archive."""
-    if key in SHA256:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == SHA256[key]
+    if key in sha256():
+        return hashlib.sha256(path.read_bytes()).hexdigest() == sha256()[key]
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
@@ -150,10 +149,17 @@ def download(graph: GraphInfo, into: Path, data: Path) -> None:
     with _short_timeout():
         for url, name in zip(graph.urls, graph.raw_files, strict=True):
             try:
-                download_url(url, str(into), filename=name)
+                fetch(url, into / name)
             except (OSError, http.client.HTTPException) as error:
                 refuse_full_disk(error, data)
                 raise MissingData(_how_to_get(graph, url, data, error)) from None
+
+
+def fetch(url: str, path: Path) -> None:
+    """Download a file."""
+    from torch_geometric.data import download_url
+
+    download_url(url, str(path.parent), filename=path.name)
 
 
 def refuse_full_disk(error: Exception, folder: Path) -> None:

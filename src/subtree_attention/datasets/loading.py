@@ -7,21 +7,21 @@ by a rename, so several processes may do this at once.
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.utils import add_remaining_self_loops, to_undirected
 
-from .cache import read_graph, save_graph
-from .features import compact, normalise_rows, values_of
+from .dataset import Dataset, read
+from .features import compact, crc32, from_named_parts, normalise_rows
 from .folders import (
     Folder,
-    cache_file,
+    cache_files,
     check_raw_files,
     data_folder,
     download,
@@ -29,32 +29,30 @@ from .folders import (
     mirror_folder,
     refuse_full_disk,
 )
+from .readers import Parts, read_raw
 from .registry import GraphInfo, info
-from .splits import apply_split, known_split
+from .splits import fixed_codes, known_split, own_codes
 
 
 def load(
     name: str,
     *,
+    split: str | None = None,
     data_dir: Folder | None = None,
     mirror: Folder | None = None,
-    split: str | None = None,
-    seed: int = 0,
-) -> Data:
+) -> Dataset:
     """Load a graph of the registry, preprocessed as in the paper.
 
     Args:
         name: one of `names()`.
+        split: the kind of split that is wanted, which is refused here if the graph has no such
+            one; only "fixed" reads a file of its own. See `Dataset.split`.
         data_dir: the data folder; default `STA_DATA`, else a folder in the user's cache.
         mirror: an offline copy of the raw files, only read; default `STA_MIRROR`.
-        split: "A" (random 50/25/25), "B" (random 60/20/20), "own", "fixed", or None for the
-            protocol that the graph's results are reported on.
-        seed: of a random split; for "own", which of the graph's splits.
 
     Returns:
-        Data with x [N, F] (float32; CSR where bag-of-words are sparse), edge_index [2, E]
-        (symmetric, sorted, no duplicates), y [N], train_mask, val_mask and test_mask [N], name,
-        num_classes, and own_splits [N, S] where the graph brings splits along.
+        A graph with x [N, F] (float32; CSR where bag-of-words are sparse), edge_index [2, E]
+        (symmetric, sorted, no duplicates), y [N], and the splits that it brings along.
 
     Raises:
         ValueError: no such graph or split, or a raw file is damaged.
@@ -62,27 +60,47 @@ def load(
     """
     graph = info(name)
     known_split(split, graph)  # before minutes of reading, not after
-    data = _embedded(graph) if not graph.raw_files else _from_files(graph, data_dir, mirror)
-    data.name = graph.name
-    data.num_classes = graph.num_classes
-    return apply_split(data, split, seed=seed, data_dir=data_dir, mirror=mirror)
-
-
-def _embedded(graph: GraphInfo) -> Data:
-    data = _preprocess(graph, graph.reader(Path()))
-    _check_counts(graph, data, source="scikit-learn")
-    return data
-
-
-def _from_files(graph: GraphInfo, data_dir: Folder | None, mirror: Folder | None) -> Data:
+    if not graph.raw_files:
+        return _preprocessed(graph, read_raw(graph, Path()), "scikit-learn")
     folder = data_folder(data_dir)
-    data = read_graph(cache_file(graph, folder))
-    if data is None or _differences(graph, data):
-        return _first_use(graph, folder, mirror_folder(mirror))
-    return data
+    data = _cached(graph, folder) or _first_use(graph, folder, mirror_folder(mirror))
+    splits = data.splits
+    if split == "fixed":
+        splits = splits | {"fixed": fixed_codes(graph, folder, mirror_folder(mirror))}
+    return replace(data, splits=splits, classes=graph.classes, kept_in=folder / "processed")
 
 
-def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Data:
+def _cached(graph: GraphInfo, folder: Path) -> Dataset | None:
+    """What an earlier use left behind, if it is whole and this graph."""
+    for path, reader in zip(cache_files(graph, folder), (read, _read_v1), strict=True):
+        try:
+            data = reader(path)
+        except (OSError, KeyError, ValueError, SafetensorError):
+            continue
+        if not data.own and not _differences(graph, data):
+            return data
+    return None
+
+
+def _read_v1(path: Path) -> Dataset:
+    """A cache file as it was before `Dataset.save` wrote them: 3 meant test, where 4 does now."""
+    with safe_open(path, framework="pt") as file:
+        about = file.metadata() or {}
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    shape = (int(about["num_nodes"]), int(about["num_features"]))
+    crc = zlib.crc32(f"{shape} {sorted(tensors)}".encode())
+    for name in sorted(tensors):
+        crc = crc32(tensors[name], crc)
+    if about["crc32"] != f"{crc:08x}":
+        raise ValueError(f"{path} is damaged")
+    codes = tensors.get("own_splits")
+    splits = {} if codes is None else {"own": own_codes(codes == 1, codes == 2, codes == 3)}
+    parts = (from_named_parts(tensors, shape), tensors["edge_index"], tensors["y"])
+    name, source = path.name.partition(".")[0], about.get("source", "")
+    return Dataset(*parts, name=name, splits=splits, own=False, source=source)
+
+
+def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Dataset:
     """Read the raw files, and keep the result (and what was downloaded) in the data folder."""
     found = find_raw(graph, folder, mirror)
     with _staging(folder, must_be_kept=found is None) as (staging, keep):
@@ -99,12 +117,12 @@ def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Data:
     return data
 
 
-def _read(graph: GraphInfo, staging: Path, files: list[str]) -> Data:
+def _read(graph: GraphInfo, staging: Path, files: list[str]) -> Dataset:
     """Read, preprocess and check the raw files in the staging folder; `files` is for messages."""
     check_raw_files(graph, staging / graph.raw_dir, files)
     source = ", ".join(files)
     try:
-        data = graph.reader(staging)
+        parts = read_raw(graph, staging)
     except MemoryError:
         raise
     except Exception as error:
@@ -112,55 +130,38 @@ def _read(graph: GraphInfo, staging: Path, files: list[str]) -> Data:
         refuse_full_disk(error, staging.parent)
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise ValueError(f"cannot read {graph.name!r}, damaged file? {source} ({reason})") from None
-    _check_tensors(data, source)
-    data = _preprocess(graph, data)
-    _check_counts(graph, data, source)
-    return data
+    return _preprocessed(graph, parts, source)
 
 
-def _preprocess(graph: GraphInfo, data: Data) -> Data:
-    """Symmetrise the edges and normalise the features, as the paper's experiments do."""
-    num_nodes = data.x.shape[0]
-    edge_index = to_undirected(data.edge_index, num_nodes=num_nodes)
-    if graph.self_loops:
-        edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=num_nodes)
-        edge_index = to_undirected(edge_index, num_nodes=num_nodes)  # sorts again
-    x = compact(data.x)
-    data.x = normalise_rows(x) if graph.row_normalised else x
-    data.edge_index = edge_index
-    return data
-
-
-def _check_tensors(data: Data, source: str) -> None:
-    """Raise `ValueError` unless x [N, F], edge_index [2, E] and y [N] fit each other."""
-    x, edge_index, y = data.x, data.edge_index, data.y
-    num_nodes = x.shape[0]
-    if not bool(torch.isfinite(values_of(x)).all()):
-        raise ValueError(f"{source}: the features hold NaN or infinity")
-    if not _within(edge_index, num_nodes):
-        raise ValueError(f"{source}: an edge ends at a node outside 0..{num_nodes - 1}")
-    if tuple(y.shape) != (num_nodes,) or y.dtype != torch.int64 or int(y.min()) < 0:
-        raise ValueError(f"{source}: expected one class from 0 for each of {num_nodes} nodes")
-
-
-def _within(indices: Tensor, size: int) -> bool:
-    return indices.numel() == 0 or (int(indices.min()) >= 0 and int(indices.max()) < size)
-
-
-def _check_counts(graph: GraphInfo, data: Data, source: str) -> None:
-    """Raise `ValueError` if the counts are not the registry's: the file is another graph."""
+def _preprocessed(graph: GraphInfo, parts: Parts, source: str) -> Dataset:
+    """A graph of the registry, preprocessed as the paper's experiments do; another is refused."""
+    x = compact(parts["x"])
+    data = Dataset(**{**parts, "x": x}, name=graph.name, own=False, source=source)  # checks indices
+    x = normalise_rows(x) if graph.row_normalised else x
+    edge_index = _undirected(data.edge_index, data.num_nodes, graph.self_loops)
+    data = replace(data, x=x, edge_index=edge_index)
     wrong = _differences(graph, data)
     if wrong:
         raise ValueError(f"this is not the graph {graph.name!r}: {', '.join(wrong)} in {source}")
+    return replace(data, classes=graph.classes, source=", ".join(graph.urls[:1]) or source)
 
 
-def _differences(graph: GraphInfo, data: Data) -> list[str]:
+def _undirected(edge_index: Tensor, num_nodes: int, self_loops: bool) -> Tensor:
+    """Every edge in both directions and, if asked for, a loop at every node: each once, sorted."""
+    nodes = torch.arange(num_nodes if self_loops else 0)
+    source, target = torch.cat([edge_index, edge_index.flip(0), nodes.expand(2, -1)], dim=1)
+    key = (source * num_nodes + target).unique()
+    return torch.stack([key // num_nodes, key % num_nodes])
+
+
+def _differences(graph: GraphInfo, data: Dataset) -> list[str]:
+    """In which counts a graph differs from the registry's, in words: it is another graph."""
     counts = {
-        "nodes": (data.x.shape[0], graph.num_nodes),
-        "edges": (data.edge_index.shape[1], graph.num_edges),
-        "features": (data.x.shape[1], graph.num_features),
+        "nodes": (data.num_nodes, graph.num_nodes),
+        "edges": (data.num_edges, graph.num_edges),
+        "features": (data.x.size(1), graph.num_features),
         "classes": (int(data.y.max()) + 1, graph.num_classes),
-        "splits": (data.own_splits.shape[1] if "own_splits" in data else 0, graph.num_own_splits),
+        "splits": (data.splits["own"].size(1) if "own" in data.splits else 0, graph.num_own_splits),
     }
     return [
         f"{got:,} {what} instead of {expected:,}"
@@ -204,17 +205,14 @@ def _link(graph: GraphInfo, found: Path, raw: Path) -> None:
             shutil.copyfile(found / name, raw / name)
 
 
-def _keep(graph: GraphInfo, data: Data, staging: Path, folder: Path, downloaded: bool) -> None:
+def _keep(graph: GraphInfo, data: Dataset, staging: Path, folder: Path, downloaded: bool) -> None:
     """Move the downloaded raw files and the cache file into place, each by one rename."""
-    target = cache_file(graph, folder)
     try:
         if downloaded:
             (folder / graph.raw_dir).mkdir(parents=True, exist_ok=True)
             for name in graph.raw_files:
                 os.replace(staging / graph.raw_dir / name, folder / graph.raw_dir / name)
-        save_graph(data, staging / target.name, source=", ".join(graph.urls[:1]))
-        target.parent.mkdir(exist_ok=True)
-        os.replace(staging / target.name, target)
+        data.save(cache_files(graph, folder)[0])
     except (OSError, SafetensorError) as error:
         refuse_full_disk(error, folder)
         # The graph is in memory; that it could not be cached only costs time at the next load.

@@ -1,9 +1,11 @@
-"""From raw files to tensors, one reader for each source; most go through PyG's own classes.
+"""From raw files to tensors; most go through PyG's own classes.
 
 A reader gets a folder that holds the raw files in PyG's layout and that it may write to. It returns
-a `Data` with x [N, F], edge_index [2, E], y [N] and, where the graph brings its own splits,
-own_splits [N, S] (see `OWN_TRAIN`). Nothing here is normalised or symmetrised yet.
+x [N, F], edge_index [2, E], y [N] and the splits that the graph brings along, by the names that
+`Dataset` has for them. Nothing here is normalised or symmetrised yet.
 """
+
+from __future__ import annotations
 
 import contextlib
 import csv
@@ -12,50 +14,50 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch_geometric import datasets as pyg
-from torch_geometric.data import Data
 
 from .features import compact, from_scipy
+from .registry import GraphInfo
+from .splits import MASKS, own_codes
 
-Reader = Callable[[Path], Data]
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
-# The codes in own_splits [N, S]; 0 means that the node is in no part of that split.
-OWN_TRAIN, OWN_VAL, OWN_TEST = 1, 2, 3
+Parts = dict[str, Any]
 
 DIGITS_NEIGHBOURS = 10
 
 
-def planetoid(name: str) -> Reader:
-    return lambda folder: _read(pyg.Planetoid, folder / "Planetoid", name)
+def read_raw(graph: GraphInfo, folder: Path) -> Parts:
+    """The raw files of a graph below a folder, by a reader of ours or by PyG's class."""
+    return READERS[graph.name](folder) if graph.name in READERS else _by_pyg(graph, folder)
 
 
-def citation_full(name: str) -> Reader:
-    return lambda folder: _read(pyg.CitationFull, folder / "CitationFull", name)
+def _by_pyg(graph: GraphInfo, folder: Path) -> Parts:
+    """PyG's layout begins with the name of the class that reads it."""
+    from torch_geometric import datasets
+
+    kind, name = Path(graph.raw_dir).parts[0], filter(None, [graph.pyg_name])
+    # PyG announces "Processing..." on stderr. Its pre_transform runs before it saves, which is
+    # where bag-of-words features have to become sparse: Physics is 1.2 GB otherwise.
+    with contextlib.redirect_stderr(io.StringIO()):
+        data = getattr(datasets, kind)(str(folder / kind), *name, pre_transform=_compact_x)[0]
+    has_masks = all(mask in data for mask in MASKS)
+    splits = {"own": own_codes(*(data[mask] for mask in MASKS))} if has_masks else {}
+    return {"x": data.x, "edge_index": data.edge_index, "y": data.y, "splits": splits}
 
 
-def amazon(name: str) -> Reader:
-    return lambda folder: _read(pyg.Amazon, folder / "Amazon", name)
+def _compact_x(data: Data) -> Data:
+    data.x = compact(data.x)
+    return data
 
 
-def coauthor(name: str) -> Reader:
-    return lambda folder: _read(pyg.Coauthor, folder / "Coauthor", name)
-
-
-def heterophilous(name: str) -> Reader:
-    root = "HeterophilousGraphDataset"
-    return lambda folder: _read(pyg.HeterophilousGraphDataset, folder / root, name)
-
-
-def actor(folder: Path) -> Data:
-    return _read(pyg.Actor, folder / "Actor")
-
-
-def deezer(folder: Path) -> Data:
+def _deezer(folder: Path) -> Parts:
     """SNAP's Deezer Europe: N users, binary features for the artists they like."""
     with zipfile.ZipFile(folder / "DeezerEurope" / "raw" / "deezer_europe.zip") as archive:
         edges = _csv_integers(archive, "edges.csv")  # [E, 2], one direction
@@ -71,11 +73,10 @@ def deezer(folder: Path) -> Data:
     ones = np.ones(len(columns), dtype=np.float32)
     shape = (num_nodes, int(columns.max()) + 1)
     x = from_scipy(scipy.sparse.csr_matrix((ones, columns, row_starts), shape=shape))
-    edge_index = torch.from_numpy(edges.T.copy())
-    return Data(x=x, edge_index=edge_index, y=torch.from_numpy(y))
+    return {"x": x, "edge_index": torch.from_numpy(edges.T.copy()), "y": torch.from_numpy(y)}
 
 
-def digits(_folder: Path) -> Data:
+def _digits(_folder: Path) -> Parts:
     """scikit-learn's handwritten digits, each joined to its ten nearest neighbours."""
     try:
         from sklearn.datasets import load_digits
@@ -87,7 +88,11 @@ def digits(_folder: Path) -> Data:
     pixels = images.data  # [N, 64], float64 holding whole numbers 0..16
     edge_index = _nearest_neighbours(pixels, DIGITS_NEIGHBOURS)
     x = torch.from_numpy(pixels / 16).to(torch.float32)
-    return Data(x=x, edge_index=edge_index, y=torch.from_numpy(images.target).long())
+    return {"x": x, "edge_index": edge_index, "y": torch.from_numpy(images.target).long()}
+
+
+READERS: dict[str, Callable[[Path], Parts]] = {"deezer": _deezer, "digits": _digits}
+"""Of graphs that PyG has no class for."""
 
 
 def _nearest_neighbours(points: np.ndarray, k: int) -> Tensor:
@@ -101,33 +106,6 @@ def _nearest_neighbours(points: np.ndarray, k: int) -> Tensor:
     nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
     sources = np.repeat(np.arange(len(points)), k)
     return torch.from_numpy(np.stack([sources, nearest.ravel()]))
-
-
-def _read(dataset: type, root: Path, *name: str) -> Data:
-    """Let a PyG class read its raw files, and gather the masks it gives into own_splits."""
-    # PyG announces "Processing..." on stderr. Its pre_transform runs before it saves, which is
-    # where bag-of-words features have to become sparse: Physics is 1.2 GB otherwise.
-    with contextlib.redirect_stderr(io.StringIO()):
-        data = dataset(str(root), *name, pre_transform=_compact_features)[0]
-    own_splits = _own_splits(data)
-    found = Data(x=data.x, edge_index=data.edge_index, y=data.y)
-    if own_splits is not None:
-        found.own_splits = own_splits
-    return found
-
-
-def _compact_features(data: Data) -> Data:
-    data.x = compact(data.x)
-    return data
-
-
-def _own_splits(data: Data) -> Tensor | None:
-    """The masks that PyG gives ([N] or [N, S]) as codes [N, S], int8."""
-    if "train_mask" not in data:
-        return None
-    masks = (data.train_mask, data.val_mask, data.test_mask)
-    train, val, test = (mask.reshape(len(mask), -1).to(torch.int8) for mask in masks)
-    return OWN_TRAIN * train + OWN_VAL * val + OWN_TEST * test
 
 
 def _member(archive: zipfile.ZipFile, ending: str) -> bytes:

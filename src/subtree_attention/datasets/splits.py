@@ -7,7 +7,6 @@ Results on different kinds of split are not comparable.
 
 from __future__ import annotations
 
-import copy
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from .. import _check
-from .folders import Folder, MissingData, data_folder, mirror_folder
-from .readers import OWN_TEST, OWN_TRAIN, OWN_VAL
-from .registry import GraphInfo, info
+from .folders import MissingData
+from .registry import GraphInfo
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 """What the parts of a split are called in PyG."""
@@ -40,7 +37,7 @@ class Split(NamedTuple):
     test: Tensor
 
     def part(self, node: int) -> str | None:
-        """ "train", "val" or "test"; None for a node that is in no part."""
+        """Train, val or test; None for a node that is in no part."""
         return next((name for name, mask in self._asdict().items() if bool(mask[node])), None)
 
     def to(self, device: str | torch.device) -> Split:
@@ -57,10 +54,8 @@ def own_codes(train: Tensor, val: Tensor, test: Tensor) -> Tensor:
 
     A code is the sum of 1 for training, 2 for validation and 4 for test; 0 is in no part.
     """
-    masks = (mask.reshape(len(mask), -1).to(torch.int8) for mask in (train, val, test))
-    return torch.stack([bit * mask for bit, mask in zip(BITS, masks, strict=True)]).sum(
-        0, dtype=torch.int8
-    )
+    train, val, test = (mask.reshape(len(mask), -1).to(torch.int8) for mask in (train, val, test))
+    return BITS[0] * train + BITS[1] * val + BITS[2] * test
 
 
 def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
@@ -118,57 +113,8 @@ def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
     return _masks(len(labels), train_nodes, val_nodes, test_nodes)
 
 
-def apply_split(
-    data: Data,
-    split: str | None = None,
-    *,
-    seed: int = 0,
-    data_dir: Folder | None = None,
-    mirror: Folder | None = None,
-) -> Data:
-    """A shallow copy of a loaded graph with the masks of another split.
-
-    Args:
-        data: what `load` returned, a graph of one's own (`from_tables`), or any graph for the
-            splits "A" and "B".
-        split: "A", "B", "own", "fixed", or None for the graph's protocol.
-        seed: of a random split; for "own", which of the graph's splits.
-        data_dir: the data folder (only "fixed" reads a file).
-        mirror: the offline mirror (likewise).
-    """
-    if "classes" in data:
-        return _split_own(data, split or "B", seed)
-    graph = info(data.name) if "name" in data else None
-    split = known_split(split, graph)
-    if split == "own":
-        masks = _own_split(data, _check.integer("seed", seed, 0))
-    elif split == "fixed" and graph is not None:
-        masks = _fixed_split(graph, data_folder(data_dir), mirror_folder(mirror))
-    else:
-        masks = random_split(int(data.num_nodes or 0), split, seed)
-    data = copy.copy(data)
-    data.train_mask, data.val_mask, data.test_mask = masks
-    return data
-
-
-def _split_own(data: Data, split: str, seed: int) -> Data:
-    """The split of a graph of one's own: random, or what its column of splits says."""
-    _check.known("split of a graph of one's own", split, (*PROTOCOLS, "own"))
-    if split == "own" and "train_mask" not in data:
-        raise ValueError("this graph has no split of its own: name its column with --split-column")
-    data = copy.copy(data)
-    if split != "own":
-        masks = labelled_split(data.y, split, seed)
-        data.train_mask, data.val_mask, data.test_mask = (mask.to(data.y.device) for mask in masks)
-    return data
-
-
-def known_split(split: str | None, graph: GraphInfo | None) -> str:
+def known_split(split: str | None, graph: GraphInfo) -> str:
     """The split asked for, None meaning the protocol; `ValueError` if the graph has no such one."""
-    if graph is None:
-        if split in PROTOCOLS:
-            return str(split)
-        raise ValueError(f"a graph outside the registry has the splits 'A' and 'B', got {split!r}")
     split = graph.protocol if split is None else split
     if split not in graph.splits:
         raise ValueError(
@@ -177,22 +123,17 @@ def known_split(split: str | None, graph: GraphInfo | None) -> str:
     return split
 
 
-def _own_split(data: Data, index: int) -> Split:
-    """Column `index` of the graph's own_splits [N, S] as three masks."""
-    count = data.own_splits.shape[1]
-    if index >= count:
-        have = (
-            "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
-        )
-        raise ValueError(
-            f"graph {data.name!r} has {have} of its own; {index} is past the end (fewer runs?)"
-        )
-    codes = data.own_splits[:, index]
-    return Split(codes == OWN_TRAIN, codes == OWN_VAL, codes == OWN_TEST)
+def fixed_codes(graph: GraphInfo, folder: Path, mirror: Path | None) -> Tensor:
+    """The published split of a graph, from its file with the arrays train, valid and test.
 
+    Args:
+        graph: one that has such a split.
+        folder: the data folder, which is looked into first.
+        mirror: the offline mirror, if there is one.
 
-def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Split:
-    """The published split of a graph, from its file with the arrays train, valid and test."""
+    Returns:
+        Codes as `own_codes` gives them, [N, 1].
+    """
     name = str(graph.fixed_split)
     path = next((p / name for p in (folder, mirror) if p and (p / name).is_file()), None)
     if path is None:
@@ -212,7 +153,7 @@ def _fixed_split(graph: GraphInfo, folder: Path, mirror: Path | None) -> Split:
         or together.unique().shape != together.shape
     ):
         raise ValueError(f"{path} is the split of another graph, or names a node twice")
-    return _masks(graph.num_nodes, *parts)
+    return own_codes(*_masks(graph.num_nodes, *parts))
 
 
 def _masks(num_nodes: int, train: Tensor, val: Tensor, test: Tensor) -> Split:

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import _check
+from ..graph import Graph
+from ..ops.cuda import fills_gpu
 from .conv import STAConv
 from .features import Features, as_features
 from .linear import Linear, check_dropout
@@ -80,6 +82,10 @@ class STAGNN(nn.Module):
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Two groups for an optimiser: decayed, and not."""
         return parameter_groups(self, weight_decay)
+
+    def fills_gpu(self, graph: Graph) -> bool:
+        """Whether a hop over this graph fills a GPU: then nothing gains by running beside it."""
+        return fills_gpu(graph.num_edges, self.lin.out_channels, self.conv.out_channels)
 
     def hidden(self, x: Features) -> Tensor:
         """H = MLP(X): [N, in_channels] -> [N, hidden_channels]."""

@@ -1,167 +1,171 @@
-"""What a run leaves on disk, and how it is read back.
+"""What a run leaves on disk, and who may write there.
 
     OUT/config.json         every setting
     OUT/environment.json    versions, machine, commit
-    OUT/graph.safetensors   only of a run on one's own data: the graph, see `bundle`
+    OUT/graph.safetensors   only of a run on one's own data: the graph, see `Dataset.save`
     OUT/summary.json        mean and std over runs; there when all runs are done
     OUT/run-0/metrics.jsonl        a line per epoch
     OUT/run-0/summary.json         the run's result; there when the run is done
     OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
     OUT/run-0/checkpoint.safetensors   only while the run is not done: all it needs to go on
 
-Files are written under a temporary name, synced and renamed: a half-written one never stands
-where a good one stood. There is no pickle anywhere.
+Every file but metrics.jsonl and environment.json has a format number, see `upgrade`.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import platform
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from .. import io
-from ..io import FileError as RunFolderError
-from ..io import read_header, read_json, read_tensors, write_bytes, write_json, write_tensors  # noqa: F401
-from ..nn import STAGNN
-from ..ops.backends import choose
-from ..train.config import Config
+from ..config import Config
+from ..io import FileError
+from ..upgrade import FORMAT, upgrade
 
-# ------------------------------------------------------------------------------------- writing
-
-
-def check_free(path: Path, force: bool) -> None:
-    """Refuse a file that cannot or must not be written, before any work is done."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: name a file")
-    if path.exists() and not force:
-        raise ValueError(f"{path} is there already: --force writes over it")
+CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
+GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
+METRICS = "metrics.jsonl"
 
 
-def holds_run(folder: Path) -> bool:
-    """Whether training was begun there."""
-    return (folder / "config.json").exists()
+@dataclass(frozen=True)
+class Epoch:
+    """One line of metrics.jsonl. Scores lie between 0 and 1."""
+
+    epoch: int
+    loss: float
+    train: float
+    val: float
+    test: float
 
 
-def check_new(folder: Path) -> None:
-    """Refuse a folder in which nothing can be begun, before any work is done."""
-    if holds_run(folder):
-        raise RunFolderError(
-            f"{folder} holds a run already: go on with it (--resume, from Python resume=True), or "
-            "choose another folder"
-        )
-    if folder.is_dir() and any(folder.iterdir()):
-        raise RunFolderError(f"{folder} is not empty and holds no run: choose another folder")
-    if folder.exists() and not folder.is_dir():
-        raise RunFolderError(f"{folder} is a file: choose a folder")
+@dataclass(frozen=True)
+class RunResult:
+    """One run: scores at its best validation epoch, and the temperature of its probabilities."""
+
+    run: int
+    seed: int
+    val: float
+    test: float
+    best_epoch: int
+    epochs: int
+    seconds: float
+    temperature: float | None = None
+
+
+# -------------------------------------------------------------------------------- what is in it
 
 
 def read_config(folder: Path) -> Config:
     """The configuration that a folder was started with."""
-    settings = read_json(folder / "config.json")
+    return config_from(io.read_json(folder / CONFIG), folder / CONFIG)
+
+
+def config_from(content: Any, path: Path) -> Config:
+    """A configuration that was read from a file; the file is named if it is none."""
     try:
-        return Config.from_dict(settings)
-    except (TypeError, ValueError) as error:
-        raise RunFolderError(f"{folder / 'config.json'} is no configuration: {error}") from None
+        return Config.from_dict(content)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise FileError(f"{path} holds no configuration of ours: {error}") from None
 
 
-# ------------------------------------------------------------------------------------ the model
+def write_result(run: Path, result: RunResult) -> None:
+    """The summary of a run, which says that it is done."""
+    io.write_json(run / SUMMARY, {"format": FORMAT, **asdict(result)})
 
 
-def save_model(
-    path: Path, weights: dict[str, Tensor], config: Config, sizes: dict[str, int]
-) -> None:
-    """Weights, and in the header the settings and sizes that rebuild the model."""
-    write_tensors(path, weights, {"config": config.to_dict(), "sizes": sizes})
-
-
-def load(folder: str | os.PathLike[str], device: str | torch.device = "cpu") -> STAGNN:
-    """The trained model of a run folder, in evaluation mode.
-
-    Args:
-        folder: what `sta train` wrote, or one run in it (`OUT/run-1`); of several runs, the one
-            with the best validation score. `load_data` gives the graph that belongs to it.
-        device: where the model shall be.
-    """
-    path = best_run(Path(folder)) / "model.safetensors"
-    weights, header = read_tensors(path)
-    config = _config_in(path, header)
-    try:
-        settings = {**header["sizes"], **config.model_settings()}
-        with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-            STAGNN(**settings).load_state_dict(weights, assign=True)
-        model = STAGNN(**settings)
-        model.load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise RunFolderError(f"{path} does not fit its own settings: {error}") from None
-    return model.to(device).eval()
-
-
-def config_of(run: Path) -> Config:
-    """The settings that the model of a finished run was trained with."""
-    path = run / "model.safetensors"
-    return _config_in(path, read_header(path))
-
-
-def _config_in(path: Path, header: Any) -> Config:
-    try:
-        return Config.from_dict(header["config"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path} holds no model of ours: {error}") from None
-
-
-def folder_of(run: Path) -> Path:
-    """The folder that a run lies in: OUT of OUT/run-0, wherever one stands."""
-    return run.resolve().parent
-
-
-def best_run(folder: Path) -> Path:
-    """The run with the best validation score below a folder, or the folder itself if it is one."""
-    runs = finished_runs(folder)
-    return runs[0] if len(runs) == 1 else max(runs, key=lambda run: read_summary(run)["val"])
-
-
-def read_summary(run: Path) -> dict[str, Any]:
-    """The result of a finished run: run, seed, val, test, best_epoch, epochs, seconds."""
-    summary = read_json(run / "summary.json")
-    names = ("run", "seed", "val", "test", "best_epoch", "epochs", "seconds")
+def read_result(run: Path) -> RunResult:
+    """The result of a finished run."""
+    path = run / SUMMARY
+    summary = upgrade("summary", io.read_json(path))
+    needed = [name for name in RunResult.__dataclass_fields__ if name != "temperature"]
     good = isinstance(summary, dict) and all(
-        isinstance(summary.get(name), int | float) for name in names
+        isinstance(summary.get(name), int | float) for name in needed
     )
     if not good:
-        raise RunFolderError(f"{run / 'summary.json'} is no summary of a run: it needs {names}")
-    return summary
+        raise FileError(f"{path} is no summary of a run: it needs {', '.join(needed)}")
+    return RunResult(**{name: summary.get(name) for name in RunResult.__dataclass_fields__})
+
+
+def write_curves(run: Path, history: Sequence[Epoch]) -> None:
+    """The epochs of a run, a line each."""
+    lines = "".join(json.dumps(asdict(epoch)) + "\n" for epoch in history)
+    io.write_bytes(run / METRICS, lines.encode())
+
+
+def read_curves(run: Path) -> list[Epoch]:
+    """The inverse of `write_curves`."""
+    path = run / METRICS
+    try:
+        epochs = [Epoch(**json.loads(line)) for line in path.read_text().splitlines()]
+    except FileNotFoundError:
+        raise FileError(f"{path} is missing: it has the epochs of the run") from None
+    except (TypeError, ValueError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    numbers = (number for epoch in epochs for number in asdict(epoch).values())
+    if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
+        raise FileError(f"{path} cannot be read: an epoch is not made of finite numbers")
+    return epochs
 
 
 def finished_runs(folder: Path) -> list[Path]:
     """OUT/run-0, OUT/run-1, ... as far as they are done; or the folder itself if it is one."""
     if not folder.is_dir():
-        raise RunFolderError(f"{folder} is not a folder")
-    if (folder / "model.safetensors").exists():
+        raise FileError(f"{folder} is not a folder")
+    if (folder / MODEL).exists():
         return [folder]
     runs = [run for run in folder.iterdir() if re.fullmatch(r"run-\d+", run.name)]
-    runs = [run for run in runs if (run / "summary.json").exists()]
+    runs = [run for run in runs if (run / SUMMARY).exists()]
     if not runs and holds_run(folder):
-        raise RunFolderError(
+        raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
         )
     if not runs:
-        raise RunFolderError(f"no finished run in {folder}: 'sta train' writes such folders")
+        raise FileError(f"no finished run in {folder}: 'sta train' writes such folders")
     return sorted(runs, key=lambda run: int(run.name.removeprefix("run-")))
 
 
 # ------------------------------------------------------------------- opening a folder for writing
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether training was begun there."""
+    return (folder / CONFIG).exists()
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder in which nothing can be begun, before any work is done."""
+    if holds_run(folder):
+        raise FileError(
+            f"{folder} holds a run already: go on with it (--resume, from Python resume=True), or "
+            "choose another folder"
+        )
+    if folder.is_dir() and any(folder.iterdir()):
+        raise FileError(f"{folder} is not empty and holds no run: choose another folder")
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"{folder} is a file: choose a folder")
+
+
+def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
+    """The folder to write to, if it may be written to; None if a new one is to be made."""
+    if out is None:
+        if not resume:
+            return None
+        out = latest_unfinished(config.data.graph)
+    if not resume or not holds_run(out):
+        check_new(out)
+        return out
+    changed = read_config(out).differences(config)
+    if changed:
+        raise FileError(f"{out} was started with other settings: {'; '.join(changed)}")
+    return out
 
 
 def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
@@ -174,28 +178,28 @@ def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
             return parent / name
         except FileExistsError:
             continue
-    raise RunFolderError(f"no free name for a folder like {parent / stamp}")
+    raise FileError(f"no free name for a folder like {parent / stamp}")
 
 
 def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
     """The newest run folder that has a configuration (of this graph) but no summary."""
     found = [
         path.parent
-        for path in parent.glob("*/config.json")
-        if not (path.parent / "summary.json").exists()
+        for path in parent.glob(f"*/{CONFIG}")
+        if not (path.parent / SUMMARY).exists()
         and (graph is None or _graph_of(path.parent) == graph)
     ]
     if not found:
         of = f" of {graph}" if graph else ""
-        raise RunFolderError(f"no unfinished run{of} in {parent}/ to resume: name it with --out")
-    return max(found, key=lambda folder: (folder / "config.json").stat().st_mtime)
+        raise FileError(f"no unfinished run{of} in {parent}/ to resume: name it with --out")
+    return max(found, key=lambda folder: (folder / CONFIG).stat().st_mtime)
 
 
 def _graph_of(folder: Path) -> str | None:
     """The graph of a run folder; None if its configuration is broken."""
     try:
-        return read_config(folder).graph
-    except RunFolderError:
+        return read_config(folder).data.graph
+    except FileError:
         return None
 
 
@@ -209,76 +213,7 @@ def claimed(folder: Path) -> Iterator[None]:
     lock = os.open(folder, os.O_RDONLY)  # the folder itself is the lock: no file to leave behind
     try:
         if not io.try_lock(lock):
-            raise RunFolderError(f"another process is training into {folder}")
+            raise FileError(f"another process is training into {folder}")
         yield
     finally:
         os.close(lock)
-
-
-def environment(device: torch.device) -> dict[str, Any]:
-    """What the numbers of a run depend on besides its configuration."""
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join([_program(), *sys.argv[1:]]),
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "platform": platform.platform(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
-        "backend": choose("auto", device, torch.float32),
-        "cpus": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-_PACKAGES = (
-    "subtree-attention",
-    "torch",
-    "torch-geometric",
-    "numpy",
-    "scipy",
-    "safetensors",
-    "numba",
-)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _program() -> str:
-    """What was called, without where it lies on this machine."""
-    program = Path(sys.argv[0])
-    return "sta" if program.name == "__main__.py" else program.name
-
-
-@cache
-def _commit() -> str | None:
-    """The commit that this package runs from: `STA_COMMIT`, or that of the checkout it lies in."""
-    if os.environ.get("STA_COMMIT"):
-        return os.environ["STA_COMMIT"]
-    here = Path(__file__).resolve()
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(here.parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
-
-    try:
-        if not git("ls-files", here.name):  # installed inside somebody else's repository
-            return None
-        return git("describe", "--always", "--dirty", "--abbrev=12") or None
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(
-            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
-        )
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING
 
-from ..runs.evaluate import Scores
-from ..runs.folder import write_bytes
-from ..runs.predict import Predictions
+from ..io import write_bytes
+from ..runs import Predictions, Scores
+from ..tasks import of as task_of
 from ..tasks.calibration import Calibration
 from ..tasks.quality import draw_confusion, most_confused
+from ..train.fit import Result
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,14 +22,58 @@ CLASSES_SHOWN = 15
 """Classes up to which the confusion matrix is a table; of more, the worst pairs are listed."""
 
 
+def show_result(result: Result, console: Console) -> None:
+    """The runs of a configuration, their mean and their deviation."""
+    from rich.table import Table
+
+    metric = task_of(result.config.task).metric
+    title = f"{result.config.model.title} on {result.config.data.graph}: test {metric.label}"
+    table, runs = Table(title=title), result.runs
+    for column in ("run", "test", "validation", "best epoch", "epochs", "seconds"):
+        table.add_column(column, justify="right")
+    for run in runs:
+        scores = (metric.show(run.test), metric.show(run.val))
+        table.add_row(
+            str(run.run), *scores, str(run.best_epoch), str(run.epochs), f"{run.seconds:.1f}"
+        )
+    table.add_section()
+    table.add_row(
+        "mean",
+        f"[bold]{metric.show(result.mean)}[/bold]",
+        metric.show(mean(run.val for run in runs)),
+        f"{mean(run.best_epoch for run in runs):.0f}",
+        f"{mean(run.epochs for run in runs):.0f}",
+        f"{mean(run.seconds for run in runs):.1f}",
+    )
+    if result.std is not None:
+        table.add_row("std", metric.show(result.std), "", "", "", "")
+    console.print(table)
+    console.print(f"saved in {result.folder}", soft_wrap=True, markup=False)
+
+
+def show_scores(scores: list[Scores], console: Console) -> None:
+    """The metric of each run, now and when it was trained."""
+    from rich.table import Table
+
+    run = scores[0].run
+    metric = run.task.metric
+    table = Table(title=f"{run.config.data.graph}: {metric.label}")
+    for column in ("run", "train", "validation", "test", "test when trained"):
+        table.add_column(column, justify="right")
+    for score in scores:
+        values = (score.train, score.val, score.test, score.run.result.test)
+        table.add_row(str(score.run.result.run), *map(metric.show, values))
+    console.print(table)
+
+
 def show_quality(scores: list[Scores], console: Console) -> None:
     """More scores of the test nodes, a line for each run."""
     console.print("\ntest nodes (%)")
-    table = _plain("run", "accuracy", "macro F1", "ROC-AUC", "calibration error, as trained")
+    table = _plain("run", "accuracy", "macro F1", "ROC-AUC", "calibration error")
     for score in scores:
         found = score.quality
         values = (found.accuracy, found.macro_f1, found.roc_auc, found.calibration_error)
-        table.add_row(str(score.run), *(_percent(value) for value in values))
+        table.add_row(str(score.run.result.run), *(_percent(value) for value in values))
     console.print(table)
 
 
@@ -35,20 +81,23 @@ def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None
     """The confusion matrix of the run with the best validation score; and as a picture."""
     from rich.markup import escape
 
-    best = max(scores, key=lambda score: score.val)
-    confusion, classes = best.quality.confusion, best.classes
+    best = max(scores, key=lambda score: score.run.task.metric.sign * score.val)
+    number, run = best.run.result.run, best.run
+    confusion, classes = best.quality.confusion, list(run.dataset.classes)
     if len(classes) <= CLASSES_SHOWN:
-        console.print(f"test nodes of run {best.run}: true class in rows, predicted in columns")
+        console.print(f"test nodes of run {number}: true class in rows, predicted in columns")
         table = _plain("", *(escape(name) for name in classes))
         for name, row in zip(classes, confusion, strict=True):
             table.add_row(escape(name), *(f"{count:,}" for count in row))
     else:
-        console.print(f"test nodes of run {best.run}: what is taken for what most often")
+        console.print(f"test nodes of run {number}: what is taken for what most often")
         table = _plain("true", "predicted", "nodes")
         for true, predicted, count in most_confused(confusion, 10):
             table.add_row(escape(classes[true]), escape(classes[predicted]), f"{count:,}")
     console.print(table)
-    picture = draw_confusion(confusion, classes, f"{best.graph}, test nodes of run {best.run}")
+    picture = draw_confusion(
+        confusion, classes, f"{run.config.data.graph}, test nodes of run {number}"
+    )
     if picture is None:
         line = 'no picture: it needs matplotlib, pip install "subtree-attention[plot]"'
     else:

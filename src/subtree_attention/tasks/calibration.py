@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 BINS = 15
@@ -44,16 +45,11 @@ class Calibration:
     val: Trust
     test: Trust
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """[N, C] -> [N, C]."""
-        return softmax(logits / self.temperature)
 
-
-def calibrate(
-    logits: np.ndarray, labels: np.ndarray, val: np.ndarray, test: np.ndarray
+def calibration(
+    temperature: float, logits: np.ndarray, labels: np.ndarray, val: np.ndarray, test: np.ndarray
 ) -> Calibration:
-    """Find the temperature of logits [N, C] on the validation nodes; labels and masks are [N]."""
-    temperature = best_temperature(logits[val], labels[val])
+    """What a temperature does to logits [N, C]; labels and masks are [N]."""
 
     def trust(mask: np.ndarray) -> Trust:
         right, both = labels[mask], [logits[mask], logits[mask] / temperature]
@@ -70,7 +66,6 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     A temperature far from 1 has to be earned by many nodes: its logarithm is normal a priori. A few
     nodes, all of them right, would otherwise ask for probabilities of 1.
     """
-    from scipy.optimize import minimize_scalar  # here: only this needs it, and it loads slowly
 
     def loss(log: float) -> float:
         surprise = len(labels) * negative_log_likelihood(logits / np.exp(log), labels)

@@ -6,14 +6,13 @@ shapes do not change from epoch to epoch, so a GPU can replay them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.data import Data
-
-from ..datasets.splits import MASKS
 
 Loss = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor], Tensor]
@@ -54,24 +53,6 @@ def roc_auc(labels: Tensor, masks: Tensor) -> Score:
     return score
 
 
-def masks_of(data: Data) -> Tensor:
-    """Those of training, validation and test nodes: [3, N]."""
-    return torch.stack([data[name] for name in MASKS])
-
-
-def check_parts(metric: str, labels: Tensor, masks: Tensor) -> None:
-    """Refuse parts on which a metric says nothing, before anything is trained: masks [3, N]."""
-    for part, mask in zip(("training", "validation", "test"), masks, strict=True):
-        found = labels[mask].unique().tolist()
-        if not found:
-            raise ValueError(f"there is no {part} node: label more, or split otherwise")
-        if metric == "roc_auc" and found != [0, 1]:
-            raise ValueError(
-                f"roc_auc needs two classes, 0 and 1, and nodes of both in every part; those of "
-                f"the {part} nodes are {', '.join(map(str, found))}"
-            )
-
-
 def _one_hot(labels: Tensor, classes: int) -> Tensor:
     """[N] -> [N, C]; a label that is not known (-1) counts in no mask."""
     return F.one_hot(labels.clamp(min=0), classes)
@@ -99,7 +80,41 @@ def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
     return loss
 
 
-METRICS: dict[str, Callable[[Tensor, Tensor], Score]] = {"accuracy": accuracy, "roc_auc": roc_auc}
+@dataclass(frozen=True)
+class Metric:
+    """A score: what it is called, which way is better, and how it is written.
+
+    Attributes:
+        name: in a configuration.
+        title: for people.
+        scores: `(labels [N], masks [S, N])` -> a function of logits [N, C] that gives [S].
+        sign: 1 where higher is better, -1 where lower is.
+        two_classes: whether it is for two classes only.
+    """
+
+    name: str
+    title: str
+    scores: Callable[[Tensor, Tensor], Score]
+    sign: int = 1
+    two_classes: bool = False
+
+    @property
+    def label(self) -> str:
+        """Title and unit, for the head of a table."""
+        return f"{self.title} (%)"
+
+    def show(self, value: float | None) -> str:
+        """A score as it is printed, without its unit."""
+        return "-" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", "accuracy", accuracy),
+        Metric("roc_auc", "ROC-AUC", roc_auc, two_classes=True),
+    )
+}
 LOSSES: dict[str, Callable[[Tensor, Tensor, int], Loss]] = {
     "cross_entropy": cross_entropy,
     "binary": binary,

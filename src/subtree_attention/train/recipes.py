@@ -1,21 +1,20 @@
 """What to run on which graph: the paper's hyper-parameters, as its authors released them.
 
-Those for a graph of one's own are in `defaults`.
+For a graph of one's own, settings go by its size.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from torch_geometric.data import Data
-
-from .. import datasets as data
-from .config import Config
-from .defaults import by_size
+from ..config import Config
+from ..datasets import Dataset, as_dataset, info
 
 _PROTOCOL: dict[str, dict[str, Any]] = {
     "A": {"split": "A", "runs": 5},
     "B": {"split": "B", "runs": 10},
+    "own": {"split": "own", "runs": 10},
 }
 
 RECIPES: dict[str, dict[str, Any]] = {
@@ -43,19 +42,47 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Graph -> settings that differ from `Config`'s defaults (3 hops, 4 heads, lr 0.01, ...)."""
 
 
-def recipe(graph: str | Data, /, **changes: Any) -> Config:
+SIZES: list[tuple[float, dict[str, Any]]] = [
+    (5_000, {"hops": 5, "dropout": 0.4, "runs": 5, "epochs": 1000, "patience": 100}),
+    (100_000, {"hops": 5, "dropout": 0.2, "runs": 3, "epochs": 1000, "patience": 100}),
+    (math.inf, {"hops": 3, "dropout": 0.0, "runs": 1, "epochs": 500, "patience": 50}),
+]
+"""Up to so many nodes: few nodes overfit, and many take long."""
+
+STATE_BYTES = 2**30
+WIDTHS = (64, 32, 16)
+"""Hidden channels: the most for which a state of the walk [N, hidden, classes] takes a GiB."""
+
+
+def recipe(graph: Any, /, **changes: Any) -> Config:
     """The configuration for a graph, with changes.
 
-    >>> recipe("cora").hops
+    >>> recipe("cora").model.hops
     10
 
     Args:
-        graph: a name in `subtree_attention.datasets`, or a graph of one's own (`from_tables`),
-            whose settings go by its size.
-        changes: settings of `Config`; of one's own graph also its name, `graph="papers"`.
+        graph: a name in `subtree_attention.datasets`, or a graph of one's own (`from_tables`, or a
+            PyG `Data`), whose settings go by its size.
+        changes: settings by their plain names; of one's own graph also its name, `graph="papers"`.
     """
-    if isinstance(graph, Data):
-        return by_size(graph).replace(**changes)
-    info = data.info(graph)  # refuses an unknown name
-    settings = {"metric": info.metric, **_PROTOCOL[info.protocol], **RECIPES[info.name]}
-    return Config(graph=info.name, **settings).replace(**changes)
+    if not isinstance(graph, str):
+        return by_size(as_dataset(graph)).replace(**changes)
+    known = info(graph)  # refuses an unknown name
+    settings = {"metric": known.metric, **_PROTOCOL[known.protocol], **RECIPES[known.name]}
+    return Config.of(known.name, **settings).replace(**changes)
+
+
+def by_size(dataset: Dataset) -> Config:
+    """The configuration for a graph of one's own: a first result without knowing any setting.
+
+    They lie in the middle of the paper's grid; `sta tune` and `sta train --tune` find better ones.
+    No Laplacian encoding: its basis is another one on every graph, and a model shall also be of
+    use on new nodes.
+    """
+    settings = next(values for most, values in SIZES if dataset.num_nodes <= most)
+    bytes_per_channel = 4 * dataset.num_nodes * dataset.num_classes
+    fitting = [width for width in WIDTHS if width * bytes_per_channel <= STATE_BYTES]
+    hidden = max(fitting, default=min(WIDTHS))
+    config = Config.of(dataset.name, encoding=0, hidden_channels=hidden, **settings)
+    # A split of its own is one split: runs on it differ by their start only.
+    return config.replace(split="own", runs=1) if "own" in dataset.splits else config

@@ -1,37 +1,28 @@
-"""Runs: epochs until patience ends them, several at a time, and how one is put on disk."""
+"""A run: epochs until patience ends them, and how it is put on disk and taken up again."""
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
 
 import torch
-from torch_geometric.data import Data
 
+from .. import io
+from ..config import Config
+from ..datasets import Dataset, Split
 from ..graph import Graph
-from ..nn import STAGNN
-from ..runs import folder as store
-from .config import Config
+from ..nn import as_features, build
+from ..runs.folder import CHECKPOINT, MODEL, Epoch, RunResult, write_curves, write_result
+from ..runs.saved import save_model
+from ..tasks import of as task_of
+from ..upgrade import FORMAT
 from .step import NOTES, Trainer
 
 READ_SECONDS = 0.1
 """How often the notes of a GPU are read: what a person sees is at most that old."""
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One line of metrics.jsonl. Scores lie between 0 and 1."""
-
-    epoch: int
-    loss: float
-    train: float
-    val: float
-    test: float
 
 
 class Diverged(RuntimeError):
@@ -45,31 +36,62 @@ class Diverged(RuntimeError):
         self.epoch = epoch.epoch
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """One run: scores at its best validation epoch."""
+class Material:
+    """A graph on a device, as all runs of a configuration share it.
 
-    run: int
-    seed: int
-    val: float
-    test: float
-    best_epoch: int
-    epochs: int
-    seconds: float
+    Args:
+        dataset: with the encoding that the configuration asks for.
+        config: what is trained.
+        device: where.
+    """
+
+    def __init__(self, dataset: Dataset, config: Config, device: torch.device) -> None:
+        self.dataset, self.config, self.device = dataset, config, device
+        self.task = task_of(config.task)
+        self.x = as_features(dataset.features.to(device))  # prepared once: the runs share it
+        self.y = dataset.y.to(device)
+        transition = getattr(config.model, "transition", "rw")
+        self.graph = Graph.from_data(dataset, transition).to(device)
+        outputs = self.task.outputs(dataset)
+        self.sizes = {"in_channels": self.x.size(1), "out_channels": outputs}
+
+    def split(self, seed: int) -> Split:
+        """The split of a run, on the device, if the task can be learnt on it."""
+        split = self.dataset.split(self.config.data.split, seed)
+        self.task.check(self.dataset, split)
+        return Split(*(mask.to(self.device) for mask in split))
+
+    def trainer(self, model: torch.nn.Module, split: Split, capture: bool) -> Trainer:
+        """What trains a model on a split."""
+        return Trainer(
+            model.to(self.device),
+            self.x,
+            self.y,
+            split,
+            self.graph,
+            task=self.task,
+            outputs=self.sizes["out_channels"],
+            fit=self.config.fit,
+            capture=capture,
+        )
 
 
 class Run:
     """A run under way: a trainer, the history of its epochs, and where it will end.
 
     Args:
-        name: what to call it in an error.
+        name: what to call it.
         trainer: what runs its epochs.
         epochs: most epochs.
         patience: epochs without a better validation score after which it ends.
+        about: what an error calls it.
     """
 
-    def __init__(self, name: str, trainer: Trainer, epochs: int, patience: int) -> None:
-        self.name, self.trainer, self.most, self.patience = name, trainer, epochs, patience
+    def __init__(
+        self, name: str, trainer: Trainer, epochs: int, patience: int, about: str = ""
+    ) -> None:
+        self.name, self.about, self.trainer = name, about or name, trainer
+        self.most, self.patience = epochs, patience
         self.history: list[Epoch] = []
         self.best: Epoch | None = None
         self.seconds = 0.0  # spent before this process took it up
@@ -80,10 +102,14 @@ class Run:
         return self.history[-1].epoch if self.history else 0
 
     @property
+    def last_epoch(self) -> int:
+        """Where it ends if the validation score does not improve any more."""
+        return min(self.most, (self.best.epoch if self.best else 0) + self.patience)
+
+    @property
     def epochs_left(self) -> int:
         """How many epochs there are at least, if the validation score does not improve any more."""
-        waited = self.epoch - self.best.epoch if self.best else 0
-        return max(0, min(self.most - self.epoch, self.patience - waited))
+        return max(0, self.last_epoch - self.epoch)
 
     def epochs_to_read(self) -> int:
         """How many epochs to queue before the next look at their numbers.
@@ -98,124 +124,118 @@ class Run:
 
     def advance(self) -> None:
         """Queue an epoch."""
-        self.trainer.advance(1)
+        self.trainer.epoch()
 
-    def record(self) -> list[Epoch]:
+    def record(self) -> None:
         """Take over what the trainer has noted; the first of equally good epochs is the best."""
-        rows = self.trainer.read(since=self.epoch)
-        new = [Epoch(number, *row) for number, row in enumerate(rows, start=self.epoch + 1)]
-        for epoch in new:
+        rows, sign = self.trainer.read(since=self.epoch), self.trainer.metric.sign
+        for number, row in enumerate(rows, start=self.epoch + 1):
+            epoch = Epoch(number, *row)
             if not math.isfinite(epoch.loss + epoch.val):
-                raise Diverged(self.name, epoch)
-            if self.best is None or epoch.val > self.best.val:
+                raise Diverged(self.about, epoch)
+            if self.best is None or sign * epoch.val > sign * self.best.val:
                 self.best = epoch  # before it is history: an interrupt must not come between
             self.history.append(epoch)
-        return new
+
+    def pause(self) -> None:
+        """Between two looks at it: a run that is kept on disk may be saved here."""
+
+    def suspend(self) -> None:
+        """It is stopped here, perhaps in the middle of an epoch."""
 
     def elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started
 
 
-R = TypeVar("R", bound=Run)
-
-
-def train_together(
-    waiting: Iterator[R], at_a_time: int, active: list[R]
-) -> Iterator[tuple[R, list[Epoch]]]:
-    """Train runs to their end, some at a time: yields a run and its new epochs, again and again.
+class SavingRun(Run):
+    """A run of a configuration that is put on disk, and taken up again from there.
 
     Args:
-        waiting: runs, made when their turn comes.
-        at_a_time: how many share the device.
-        active: those under way; the caller's, who may need them when something happens.
+        material: graph and configuration.
+        index: which of its runs, each on a split and a seed of its own.
+        split: of that seed.
+        out: the folder of all its runs.
+        capture: see `Trainer`.
+        checkpoint_seconds: how often it is saved: what a killed one loses.
     """
-    while True:
-        while len(active) < at_a_time and (run := next(waiting, None)) is not None:
-            active.append(run)
-        if not active:
-            return
-        _advance(active)
-        under_way = len(active)
-        for run in active.copy():
-            yield run, run.record()
-            if not run.epochs_left:
-                active.remove(run)
-        del run  # what has ended gives its memory back before the next is made
-        if len(active) < under_way:
-            # The memory of a captured epoch is used by nothing else, and kept until it is asked
-            # for: a hundred runs would take all of a GPU, also from other processes.
-            torch.cuda.empty_cache()
-
-
-def _advance(runs: Sequence[Run]) -> None:
-    """Some epochs of every run, in turns, so that a GPU has work from all of them."""
-    counts = [run.epochs_to_read() for run in runs]
-    for number in range(max(counts)):
-        for run, count in zip(runs, counts, strict=True):
-            if number < count:
-                run.advance()
-
-
-class SavedRun(Run):
-    """A run of STAGNN that is put on disk, and taken up again from there."""
 
     def __init__(
-        self, config: Config, index: int, data: Data, graph: Graph, out: Path, capture: bool
+        self,
+        material: Material,
+        index: int,
+        split: Split,
+        out: Path,
+        capture: bool,
+        checkpoint_seconds: float,
     ) -> None:
-        self.config, self.index, self.folder = config, index, out / f"run-{index}"
-        self.sizes = {"in_channels": data.x.size(1), "out_channels": int(data.y.max()) + 1}
-        torch.manual_seed(config.seed + index)
-        model = STAGNN(**self.sizes, **config.model_settings()).to(data.y.device)
-        trainer = Trainer(model, data, graph, config, capture)
-        super().__init__(_described(config, index), trainer, config.epochs, config.patience)
+        self.material, self.index, self.split = material, index, split
+        self.folder, self.every = out / f"run-{index}", checkpoint_seconds
+        config, fit = material.config, material.config.fit
+        torch.manual_seed(fit.seed + index)
+        trainer = material.trainer(build(config.model, **material.sizes), split, capture)
+        settings = ", ".join(f"{name} {value}" for name, value in config.flat().items())
+        about = f"run {index} on {config.data.graph} ({settings})"
+        super().__init__(f"run {index}", trainer, fit.epochs, fit.patience, about)
         self.saved = self.started
         self._restore()
+
+    def pause(self) -> None:
+        if time.monotonic() - self.saved >= self.every:
+            self.checkpoint()
+
+    def suspend(self) -> None:
+        # In the middle of an epoch, the last checkpoint is what counts.
+        if self.trainer.between_epochs:
+            with suppress(Diverged):  # it will diverge again
+                self.record()
+            self.checkpoint()
 
     def checkpoint(self) -> None:
         """Everything that the rest of the run depends on, in one file."""
         if self.best is None:
             return
         header = {
+            "format": FORMAT,
             "history": [asdict(epoch) for epoch in self.history],
             "best": asdict(self.best),
             "seconds": self.elapsed(),
         }
-        path = self.folder / "checkpoint.safetensors"
-        store.write_tensors(path, self.trainer.state(), header)
-        self._write_metrics()
+        io.write_tensors(self.folder / CHECKPOINT, self.trainer.state(), header)
+        write_curves(self.folder, self.history)
         self.saved = time.monotonic()
 
     def finish(self) -> RunResult:
         """Write the results; only then is the checkpoint superfluous."""
         assert self.best is not None  # a run has at least one epoch
-        best, seed = self.best, self.config.seed + self.index
-        seconds = round(self.elapsed(), 3)
-        result = RunResult(self.index, seed, best.val, best.test, best.epoch, self.epoch, seconds)
-        path = self.folder / "model.safetensors"
-        store.save_model(path, self.trainer.best_weights, self.config, self.sizes)
-        self._write_metrics()
-        store.write_json(self.folder / "summary.json", asdict(result))
-        (self.folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        best, seed = self.best, self.material.config.fit.seed + self.index
+        result = RunResult(
+            run=self.index,
+            seed=seed,
+            val=best.val,
+            test=best.test,
+            best_epoch=best.epoch,
+            epochs=self.epoch,
+            seconds=round(self.elapsed(), 3),
+            temperature=self._temperature(),
+        )
+        weights, sizes = self.trainer.best_weights, self.material.sizes
+        save_model(self.folder / MODEL, weights, self.material.config, sizes)
+        write_curves(self.folder, self.history)
+        write_result(self.folder, result)
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return result
+
+    def _temperature(self) -> float:
+        """Found once, here, so that a node has one probability, whoever is asked."""
+        logits = self.trainer.best_outputs().double().cpu().numpy()
+        y = self.material.dataset.y.numpy()
+        return self.material.task.temperature(logits, y, self.split)
 
     def _restore(self) -> None:
         """Go on from the checkpoint, if there is one."""
-        path = self.folder / "checkpoint.safetensors"
+        path = self.folder / CHECKPOINT
         if path.exists():
-            tensors, header = store.read_tensors(path)
+            tensors, header = io.read_tensors(path)
             self.trainer.load_state(tensors)
             self.history = [Epoch(**epoch) for epoch in header["history"]]
             self.best, self.seconds = Epoch(**header["best"]), header["seconds"]
-
-    def _write_metrics(self) -> None:
-        lines = "".join(json.dumps(asdict(epoch)) + "\n" for epoch in self.history)
-        store.write_bytes(self.folder / "metrics.jsonl", lines.encode())
-
-
-def _described(config: Config, index: int) -> str:
-    return (
-        f"run {index} on {config.graph} "
-        f"(lr {config.lr}, weight decay {config.weight_decay}, dropout {config.dropout}, "
-        f"hops {config.hops}, heads {config.heads}, feature map {config.feature_map}, "
-        f"eps {config.eps})"
-    )

@@ -20,13 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
+from ..config import FitSettings
+from ..datasets import Split
 from ..graph import Graph
-from ..nn import as_features, parameter_groups
-from ..ops.cuda import fills_gpu
-from ..tasks.metrics import LOSSES, METRICS, masks_of
-from .config import Config
+from ..nn import parameter_groups
+from ..tasks import NodeClassification
 
 EAGER_EPOCHS = 2
 """Epochs before the capture: libraries allocate their workspaces in the first ones."""
@@ -39,35 +38,43 @@ class Trainer:
     """Trains a model on one split of a graph, epoch by epoch.
 
     Args:
-        model: anything that gives logits as `model(data.x, graph)`, on the device of the data.
-        data: with x, y, train_mask, val_mask and test_mask.
+        model: anything that gives outputs as `model(x, graph)`, on the device of x.
+        x: the features, as the model takes them.
+        y: the target of every node, [N].
+        split: training, validation and test nodes.
         graph: as the model takes it.
-        config: learning rate, weight decay, loss and metric are taken from it.
+        task: what the outputs are for: their loss and their scores.
+        outputs: how many numbers the model gives for a node.
+        fit: learning rate and weight decay.
         capture: replay a CUDA graph instead of calling the model every time.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        data: Data,
+        x: Any,
+        y: Tensor,
+        split: Split,
         graph: Graph,
-        config: Config,
+        *,
+        task: NodeClassification,
+        outputs: int,
+        fit: FitSettings,
         capture: bool = True,
     ) -> None:
-        self.model, self.x, self.graph = model, as_features(data.x), graph
-        self.device = data.y.device
+        self.model, self.x, self.graph = model, x, graph
+        self.device = y.device
         on_gpu = self.device.type == "cuda"
         self.capture = capture and on_gpu
-        groups = parameter_groups(model, config.weight_decay)
+        groups = parameter_groups(model, fit.weight_decay)
         self.optimizer = torch.optim.Adam(
-            groups, lr=config.lr, fused=on_gpu or None, capturable=on_gpu
+            groups, lr=fit.lr, fused=on_gpu or None, capturable=on_gpu
         )
-        classes = int(data.y.max()) + 1
-        self.loss_of = LOSSES[config.loss](data.y, data.train_mask, classes)
-        self.scores_of = METRICS[config.metric](data.y, masks_of(data))
+        self.loss_of = task.loss(y, split.train, outputs)
+        self.scores_of, self.metric = task.scores(y, split), task.metric
 
         self.best = _Copies(model.state_dict())
-        self.best_score = self._tensor(-torch.inf)
+        self.best_score = self._tensor(-self.metric.sign * torch.inf)
         self.loss = self._tensor(torch.nan)  # of the step that the model is ahead
         self.notes = torch.zeros(NOTES, 4, dtype=torch.float64, device=self.device)
         self.noted = torch.zeros(1, dtype=torch.long, device=self.device)
@@ -75,44 +82,57 @@ class Trainer:
         self.between_epochs = True
         self.eager_epochs = 0
         self.replay: torch.cuda.CUDAGraph | None = None
-        filling = fills_gpu(graph.num_edges, config.hidden_channels, classes)
-        overlap = not filling and not _has_running_statistics(model)
-        self.place = _OnGPU(self.device, overlap) if on_gpu else _OnCPU()
+        fills = getattr(model, "fills_gpu", None)  # then two things at a time only take more memory
+        overlap = not (fills and fills(graph)) and not _has_running_statistics(model)
+        self.lane = _OnGPU(self.device, overlap) if on_gpu else _OnCPU()
 
-    def advance(self, epochs: int) -> None:
-        """Queue some epochs. On a GPU this does not wait for them."""
-        for _ in range(epochs):
+    def epoch(self) -> None:
+        """Queue an epoch. On a GPU this does not wait for it.
+
+        It evaluates the weights as they are, and beside that takes the next step of descent; then,
+        when it is time, the epochs that follow are captured.
+        """
+        with self._undivided():
             if self.replay is not None:
-                with self.place.own():
-                    self.replay.replay()
-                continue
-            # Whatever is interrupted from here on has to go back to a checkpoint, and that includes
-            # putting the random numbers away at the end of `own`.
-            self.between_epochs = False
-            with self.place.own():
-                self._eager_epoch()
-            self.between_epochs = True
+                self.replay.replay()
+                return
+            if not self.ahead:
+                self._learn()
+                self.ahead = True
+                self.lane.settle()  # what the first call makes is there for every stream
+            self._evaluate()
+            if not self.eager_epochs:  # a resumed run: its first call makes what all streams use
+                self.lane.settle()
+            self._learn()
+            self.eager_epochs += 1
+            if self.capture and self.eager_epochs >= EAGER_EPOCHS:
+                self._capture()
 
-    def _eager_epoch(self) -> None:
-        """An epoch call by call; then, when it is time, the capture of those that follow."""
-        if not self.ahead:
-            self._descend(self._gradients())
-            self.ahead = True
-            self.place.settle()  # what the first call makes is there for every stream
-        self._epoch()
-        self.eager_epochs += 1
-        if self.capture and self.eager_epochs >= EAGER_EPOCHS:
-            self._capture()
+    @contextmanager
+    def _undivided(self) -> Iterator[None]:
+        """Work in the own lane. Whatever is interrupted in here has to go back to a checkpoint, and
+        that includes putting the random numbers away; a replay is queued as a whole."""
+        self.between_epochs = self.replay is not None
+        with self.lane.own():
+            yield
+        self.between_epochs = True
 
     @property
     def best_weights(self) -> dict[str, Tensor]:
         """The state of the model at its best epoch."""
         return self.best.tensors
 
+    @torch.no_grad()
+    def best_outputs(self) -> Tensor:
+        """What the model says of all nodes at its best epoch, whose weights it takes over."""
+        with self.lane.own():
+            self.model.load_state_dict(self.best_weights)
+            return self.model.eval()(self.x, self.graph)
+
     def read(self, since: int) -> list[list[float]]:
         """Loss and scores on training, validation and test nodes of the epochs after `since`, of
         which `NOTES` are remembered. Waits for what is queued."""
-        with self.place.own():
+        with self.lane.own():
             epochs = range(since, int(self.noted))
             return self.notes[[epoch % NOTES for epoch in epochs]].tolist() if epochs else []
 
@@ -122,8 +142,8 @@ class Trainer:
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= _named(f"optimizer/{index}", moments)
         tensors |= {"loss": self.loss, "best_score": self.best_score, "epochs": self.noted}
-        tensors[f"random/{self.device.type}"] = self.place.random_state()
-        self.place.settle()
+        tensors[f"random/{self.device.type}"] = self.lane.random_state()
+        self.lane.settle()
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
@@ -147,45 +167,37 @@ class Trainer:
                 f"this run was started on {there}; its random numbers do not exist on "
                 f"{self.device.type}, so it can only go on there (--device {there})"
             )
-        self.place.set_random_state(tensors[name])
-        self.place.settle()
+        self.lane.set_random_state(tensors[name])
+        self.lane.settle()
 
     # ------------------------------------------------------------------------------ one epoch
 
-    def _epoch(self) -> None:
-        """Evaluate the weights as they are, and beside it take the next step of descent."""
-        with self.place.beside():
-            self._evaluate()
-        if not self.eager_epochs:  # a resumed run: its first call makes what all streams use
-            self.place.settle()
-        loss = self._gradients()
-        self.place.join()
-        self._descend(loss)
-
-    def _gradients(self) -> Tensor:
+    def _learn(self) -> None:
+        """One step of gradient descent."""
         self.model.train()
         self.optimizer.zero_grad()
         loss = self.loss_of(self.model(self.x, self.graph))
         loss.backward()
-        return loss.detach()
-
-    def _descend(self, loss: Tensor) -> None:
+        self.lane.join()  # the evaluation beside reads the weights
         self.optimizer.step()
-        self.loss.copy_(loss)
+        self.loss.copy_(loss.detach())
 
     @torch.no_grad()
     def _evaluate(self) -> None:
-        """Note the loss and the scores, and keep the weights if they are the best."""
-        self.model.eval()
-        logits = self.model(self.x, self.graph)
-        # A model with a logit that is not finite has no score; then x - x is not 0 for their sum.
-        total = logits.sum(dtype=torch.float64)
-        scores = torch.where(total - total == 0, self.scores_of(logits), torch.nan)
-        self.notes.index_copy_(0, self.noted % NOTES, torch.cat([self.loss, scores])[None])
-        self.noted += 1
-        better = scores[1:2] > self.best_score
-        torch.where(better, scores[1:2], self.best_score, out=self.best_score)
-        self.best.take(self.model.state_dict(), better)
+        """Beside what follows: note the loss and the scores, and keep the weights if they are the
+        best."""
+        with self.lane.beside():
+            self.model.eval()
+            outputs = self.model(self.x, self.graph)
+            # Without a score if any output is not finite: then x - x is not 0 for their sum.
+            total = outputs.sum(dtype=torch.float64)
+            scores = torch.where(total - total == 0, self.scores_of(outputs), torch.nan)
+            self.notes.index_copy_(0, self.noted % NOTES, torch.cat([self.loss, scores])[None])
+            self.noted += 1
+            score = scores[1:2]
+            better = self.metric.sign * score > self.metric.sign * self.best_score
+            torch.where(better, score, self.best_score, out=self.best_score)
+            self.best.take(self.model.state_dict(), better)
 
     def _capture(self) -> None:
         """Record an epoch as a CUDA graph; recording runs nothing."""
@@ -193,7 +205,8 @@ class Trainer:
         torch.cuda.synchronize(self.device)
         graph.capture_begin(capture_error_mode="thread_local")
         try:
-            self._epoch()
+            self._evaluate()
+            self._learn()
         except BaseException:
             with suppress(RuntimeError):  # this fails too, and would hide why
                 graph.capture_end()
@@ -206,7 +219,7 @@ class Trainer:
 
 
 class _OnCPU:
-    """Where a trainer works: in turn with others, each with random numbers of its own."""
+    """The lane of a trainer: its own random numbers, in turn with others."""
 
     def __init__(self) -> None:
         self.random = torch.get_rng_state()

@@ -3,8 +3,8 @@
 Needs Optuna: `pip install "subtree-attention[tune]"`.
 """
 
-from .loop import search
+from .loop import search, search_own
 from .space import SPACES
-from .study import Task
+from .study import Plan, Study
 
-__all__ = ["SPACES", "Task", "search"]
+__all__ = ["SPACES", "Plan", "Study", "search", "search_own"]

@@ -13,36 +13,36 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch_geometric.data import Data
 
 from .. import _check
-from ..runs.bundle import without_names
-from ..train.loop import choose_device, fit, prepare, with_encoding
-from ..train.progress import Silent
-from .progress import Display, Quiet, Standing
-from .space import settings
-from .study import Study, Task, opened, optuna_module
+from ..config import Config
+from ..datasets import Dataset
+from ..runs.saved import dataset_of
+from ..tasks import of as task_of
+from ..train.fit import fit
+from ..train.jobs import Place, Stopped
+from ..train.run import Run
+from ..train.watch import Watch
+from .space import settings, space_of
+from .study import Plan, Study, opened, optuna_module
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
-    from ..train.run import Epoch
-
 TRIALS = 100
 """Trials of a search that has neither a number nor a time as its end."""
+
+OWN_RUNS = 3
+"""Splits per trial on a graph of one's own, or fewer where the settings say so."""
 
 REPORT_EPOCHS = 50
 """How often the curve of a trial is compared with those of others."""
 
 FAILURES = 5
 """Trials that fail in a row before the search asks for a look at the reason."""
-
-
-class Stopped(KeyboardInterrupt):
-    """The search was stopped by the user; the trial under way is put back."""
 
 
 class _Pruned(Exception):
@@ -67,64 +67,71 @@ class _Clock:
 
 
 def search(
-    task: Task,
+    plan: Plan,
     out: str | Path | None = None,
     *,
     trials: int | None = None,
     budget: float | None = None,
     prune: bool = False,
-    device: str = "auto",
-    data_dir: str | Path | None = None,
-    mirror: str | Path | None = None,
-    display: Display | None = None,
-    capture: bool = True,
-    together: int | None = None,
-    data: Data | None = None,
+    device: str | Place = "auto",
+    watch: Watch | None = None,
+    data: Dataset | None = None,
 ) -> Study:
-    """Go on with the study of a task, or begin it; returns it with all its trials.
+    """Go on with the study of a plan, or begin it; returns it with all its trials.
 
-    Several processes may call this with the same task and folder at once.
+    Several processes may call this with the same plan and folder at once. On Ctrl-C, as at the end
+    of a budget, the trial under way is put back and taken up by the next call.
 
     Args:
-        task: what is searched, where, and how.
+        plan: what is searched, where, and how.
         out: folder of the study; by default `runs/tune-GRAPH`.
         trials: the study ends with so many trials, whoever did them; by default all points of a
             grid, otherwise `TRIALS` if there is no budget.
-        budget: seconds after which this call ends; the trial under way is put back and taken up
-            by the next call.
+        budget: seconds after which this call ends.
         prune: give up trials whose first run, after `patience` epochs, is below the median of
             the others; what learns slowly may be lost by it.
-        device: see `fit`, as all that follow.
-        data: a graph of one's own; the task then has its settings as `base`.
-
-    Raises:
-        Stopped: on Ctrl-C; the study is as after the end of a budget.
+        device: see `fit`.
+        watch: told what goes on.
+        data: a graph of one's own; the plan then has its settings as `base`.
     """
     if trials is not None:
         _check.integer("trials", trials, 1)
-    elif task.method != "grid" and budget is None:
+    elif plan.method != "grid" and budget is None:
         trials = TRIALS
     optuna_module()  # without it nothing else is worth the time
-    clock, place = _Clock(budget, time.monotonic()), choose_device(device)
-    load: dict[str, Any] = {"data_dir": data_dir, "mirror": mirror}
-    how = {"device": device, "capture": capture, "together": together}
-    config = task.config({})
-    # Before a folder is made; and trials keep no graph of their own.
-    graph = (
-        prepare(config, **load)
-        if data is None
-        else with_encoding(without_names(data), config.encoding)
-    )
-    graphs = {config.encoding: graph}
-    with opened(task, default_folder(task) if out is None else Path(out)) as study:
-        parts = (study, clock, display or Quiet(), place, trials, prune, load, how, graphs)
-        _Worker(*parts, own=data).work()
+    clock, place = _Clock(budget, time.monotonic()), Place.of(device)
+    config = plan.config({})
+    dataset = dataset_of(config, None) if data is None else data  # before a folder is made
+    graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
+    with opened(plan, default_folder(plan) if out is None else Path(out)) as study:
+        _Worker(study, clock, watch or Watch(), place, trials, prune, graphs).work()
     return study
 
 
-def default_folder(task: Task) -> Path:
+def search_own(
+    config: Config, data: Dataset, folder: Path, budget: float, device: Place, watch: Watch
+) -> Study:
+    """Search settings on a graph of one's own for some time; goes on with what is in the folder."""
+    plan = Plan(
+        config.data.graph,
+        runs=min(OWN_RUNS, config.fit.runs),
+        seed=config.fit.seed,
+        base=config.to_dict(),
+        data=data.fingerprint(),  # trials on two graphs cannot be compared
+    )
+    return search(plan, folder, budget=budget, data=data, device=device, watch=watch)
+
+
+def refuse_searched(names: set[str]) -> None:
+    """A setting cannot be given and searched at once."""
+    searched = sorted(names & space_of("paper").keys())
+    if searched:
+        raise ValueError(f"{', '.join(searched)}: given, and searched by --tune; leave one out")
+
+
+def default_folder(plan: Plan) -> Path:
     """Where a search goes if no folder is named."""
-    return Path("runs") / f"tune-{task.graph}"
+    return Path("runs") / f"tune-{plan.graph}"
 
 
 def parse_budget(text: str) -> float:
@@ -144,137 +151,125 @@ class _Worker:
 
     study: Study
     clock: _Clock
-    display: Display
-    place: torch.device
+    watch: Watch
+    place: Place
     limit: int | None
     prune: bool
-    load: dict[str, Any]  # how graphs are found
-    how: dict[str, Any]  # how they are trained on
-    graphs: dict[int, Data]  # encoding -> graph
-    own: Data | None = None  # a graph of one's own, without an encoding
+    graphs: dict[int, Dataset]  # by their encoding
     seconds: list[float] = field(default_factory=list)  # of the trials done here
     failures: list[str] = field(default_factory=list)  # the reasons of the latest in a row
 
     def work(self) -> None:
         """Trials until there are none, the time is up, or the user stops."""
-        self.display.begin(self._banner())
-        try:
-            while not self.clock.is_up():
-                trial = self.study.next(self.limit)
-                if trial is None:
-                    break
-                self._try(trial)
-        except KeyboardInterrupt:
-            raise Stopped from None
+        self.watch.begin(self._banner(), self._total(), "trials")
+        self.metric = task_of(self.study.plan.config({}).task).metric
+        while not self.clock.is_up():
+            trial = self.study.next(self.limit)
+            if trial is None:
+                break
+            self._try(trial)
 
     def _try(self, trial: Trial) -> None:
         """One trial: trained, pruned, failed, or put back."""
-        task, watch = self.study.task, _Watch(self, trial)
-        line, started = _describe(trial), time.monotonic()
-        self.display.start(trial.number, line)
+        watch, started = _TrialWatch(self, trial), time.monotonic()
         try:
-            config = task.config(trial.params)
+            config = self.study.plan.config(trial.params)
             result = fit(
                 config,
                 self.study.run_folder(trial),
+                data=self._graph(config.data.encoding),
+                device=self.place,
                 resume=True,  # the process that began this trial may have ended
-                progress=watch,
-                data=self._graph(config.encoding),
-                **self.how,
-                **self.load,
+                watch=watch,
+                stop=self.clock.is_up,
+                keep_graph=False,
             )
             scores = [run.val for run in result.runs]
             epochs = [run.epochs for run in result.runs]
             seconds = sum(run.seconds for run in result.runs)
             self.study.finish(trial, scores, epochs, seconds)
-            outcome = f"val {100 * mean(scores):.2f}"
+            outcome = f"val {self.metric.show(mean(scores))}"
             self.failures.clear()
         except _Pruned:
             self._settle()
             self.study.prune(trial)
-            outcome = f"given up after {watch.epochs} epochs"
+            outcome = f"given up after {watch.seen} epochs"
         except (RuntimeError, MemoryError) as error:  # diverged, out of memory
             self._settle()
             self.failures.append(_one_line(error))
             self.study.fail(trial, self.failures[-1])
             outcome = f"failed: {self.failures[-1]}"
-        except KeyboardInterrupt:
+        except Stopped:
             self.study.put_back(trial)
-            if watch.time_is_up:
-                return
-            raise
+            return
         except BaseException:
             self.study.put_back(trial)
             raise
         self._clear()
         self.seconds.append(time.monotonic() - started)
-        self.display.finish(trial.number, f"{outcome}  {line}", self.standing())
+        self._tell(trial, f"{outcome}  {_describe(trial)}")
         if len(self.failures) >= FAILURES:
             raise RuntimeError(f"{FAILURES} trials in a row failed, the last: {self.failures[-1]}")
 
-    def standing(self) -> Standing:
-        """How far the whole study is, and how long this process still has."""
+    def _tell(self, trial: Trial, line: str) -> None:
+        """How a trial ended, how far the whole study is, and how long this process still has."""
         trials, done = self.study.trials(), self.study.done()
         running = sum(trial.state.name == "RUNNING" for trial in trials)
-        total = self._total()
-        left = [] if (budget := self.clock.left()) is None else [budget]
+        total, left = self._total(), [] if (budget := self.clock.left()) is None else [budget]
         if total is not None and self.seconds:
             left.append((total - len(trials) + running) * median(self.seconds) / max(1, running))
-        best = (done[0].number, done[0].value or 0.0) if done else None
-        return Standing(len(trials) - running, total, best, min(left, default=None))
+        best = f"best {self.metric.show(done[0].value)} (trial {done[0].number})" if done else ""
+        self.watch.status(len(trials) - running - 1, total, min(left, default=None), best)
+        self.watch.end(f"trial {trial.number}", f"{line}  {best}", notable=True)
 
     def _total(self) -> int | None:
         ends = [end for end in (self.limit, len(self.study.points) or None) if end is not None]
         return min(ends, default=None)
 
-    def _graph(self, encoding: int) -> Data:
+    def _graph(self, encoding: int) -> Dataset:
         if encoding not in self.graphs:
-            if self.own is not None:
-                self.graphs[encoding] = with_encoding(without_names(self.own), encoding)
-            else:
-                config = self.study.task.config({}).replace(encoding=encoding)
-                self.graphs[encoding] = prepare(config, **self.load)
+            self.graphs[encoding] = next(iter(self.graphs.values())).encoded(encoding)
         return self.graphs[encoding]
 
     def _banner(self) -> str:
-        task, done = self.study.task, len(self.study.trials())
-        total = self._total()
-        line = f"tuning STAGNN on {task.graph}: {task.method}, space '{task.space}', "
+        plan, done, total = self.study.plan, len(self.study.trials()), self._total()
+        line = f"tuning {plan.config({}).model.title} on {plan.graph}: {plan.method}, "
+        line += f"space '{plan.space}', "
         line += f"{total} trials" if total is not None else "as many trials as the time allows"
-        line += f" of {task.runs} run{'s' * (task.runs > 1)}, into {self.study.folder}"
+        line += f" of {plan.runs} run{'s' * (plan.runs > 1)}, into {self.study.folder}"
         return line + (f" (continued: {done} begun or done)" if done else "")
 
     def _settle(self) -> None:
         """Wait for epochs that are still queued, before the memory that they use is freed."""
-        if self.place.type == "cuda":
+        if self.place.device.type == "cuda":
             with suppress(RuntimeError):  # what went wrong is known already
-                torch.cuda.synchronize(self.place)
+                torch.cuda.synchronize(self.place.device)
 
     def _clear(self) -> None:
         """Give the memory of a trial back: the next one has other shapes."""
-        if self.place.type == "cuda":
+        if self.place.device.type == "cuda":
             gc.collect()
             torch.cuda.empty_cache()
 
 
-class _Watch(Silent):
-    """What `fit` tells on the way: shown, compared with other trials, and timed."""
+class _TrialWatch(Watch):
+    """What `fit` tells of the runs of a trial: shown, and compared with other trials."""
 
     def __init__(self, worker: _Worker, trial: Trial) -> None:
         self.worker, self.trial = worker, trial
-        self.time_is_up = False
-        self.epochs = 0
+        self.seen = 0  # epochs of the first run that were compared
 
-    def epoch(self, index: int, now: Epoch, best: Epoch | None) -> None:
-        self.epochs += 1
-        score = (best or now).val
-        left = self.worker.clock.left()
-        self.worker.display.epoch(index, now.epoch, score, left)
-        if left == 0.0:
-            self.time_is_up = True
-            raise KeyboardInterrupt  # `fit` saves all it needs to go on
-        if self.worker.prune and index == 0 and now.epoch % REPORT_EPOCHS == 0:
-            self.trial.report(score, now.epoch)
+    def start(self, run: Run) -> None:
+        run.name = f"trial {self.trial.number}, {run.name}"
+        self.worker.watch.start(run)
+
+    def epoch(self, run: Run) -> None:
+        self.worker.watch.epoch(run)
+        if not self.worker.prune or not run.name.endswith(", run 0") or run.best is None:
+            return
+        new, self.seen = range(self.seen + 1, run.epoch + 1), run.epoch
+        for epoch in (epoch for epoch in new if epoch % REPORT_EPOCHS == 0):
+            self.trial.report(run.best.val, epoch)
             if self.trial.should_prune():
                 raise _Pruned
 

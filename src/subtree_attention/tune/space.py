@@ -11,9 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from .. import _check
-from ..graph import TRANSITIONS
-from ..nn.aggregation import AGGREGATIONS
-from ..nn.heads import GATES, HEAD_MIXES
+from ..config import STAGNNSettings
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -38,6 +36,12 @@ class Range:
 
 Space = Mapping[str, Choice | Range]
 
+
+def _all_of(name: str) -> Choice:
+    """Every value that an option of the model may have."""
+    return Choice(tuple(STAGNNSettings.__dataclass_fields__[name].metadata["words"]))
+
+
 PAPER: Space = {
     "lr": Choice((0.001, 0.01)),
     "dropout": Choice((0.0, 0.2, 0.4, 0.6)),
@@ -53,10 +57,10 @@ WIDE: Space = {
     "hops": Range(1, 20),
     "heads": Range(1, 8),
     "hidden_channels": Range(32, 128, step=16),
-    "head_mix": Choice(tuple(HEAD_MIXES)),
-    "aggregation": Choice(tuple(AGGREGATIONS)),
-    "gate": Choice(tuple(GATES)),
-    "transition": Choice(tuple(TRANSITIONS)),
+    "head_mix": _all_of("head_mix"),
+    "aggregation": _all_of("aggregation"),
+    "gate": _all_of("gate"),
+    "transition": _all_of("transition"),
     "encoding": Range(0, 8),
 }
 

@@ -24,9 +24,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import _check, datasets
-from ..io import lock, locked, try_lock
-from ..runs.folder import RunFolderError
-from ..train.config import Config
+from ..config import Config
+from ..io import FileError, lock, locked, try_lock
 from ..train.recipes import recipe
 from .space import distributions, grid, key, settings, space_of
 
@@ -56,7 +55,7 @@ def optuna_module() -> ModuleType:
 
 
 @dataclass(frozen=True)
-class Task:
+class Plan:
     """What a study is about: trials are comparable only if all of this is the same.
 
     Attributes:
@@ -106,19 +105,19 @@ class Task:
 
 
 class Study:
-    """The trials of a task in a folder; open it with `opened`."""
+    """The trials of a plan in a folder; open it with `opened`."""
 
-    def __init__(self, task: Task, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path) -> None:
         optuna = optuna_module()
-        self.task, self.folder = task, folder
-        self.space = space_of(task.space)
-        self.points = grid(self.space, task.seed)
+        self.plan, self.folder = plan, folder
+        self.space = space_of(plan.space)
+        self.points = grid(self.space, plan.seed)
         self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
         with self.alone():
             with locked(folder / "journal.lock"):
                 _drop_torn_line(folder / JOURNAL)
-            self.optuna = _open(optuna, folder, task)
-            self._check_task()
+            self.optuna = _open(optuna, folder, plan)
+            self._check_plan()
 
     def alone(self) -> AbstractContextManager[None]:
         """No other process is in this part."""
@@ -137,7 +136,7 @@ class Study:
         """A trial that this process shall do now; None if there are `limit`, or no points left."""
         with self.alone():
             self._put_back_the_dead()
-            queue = self.task.method == "grid"
+            queue = self.plan.method == "grid"
             while True:
                 tried = {key(trial.params) for trial in self.trials()}
                 left = [point for point in self.points if key(point) not in tried]
@@ -190,7 +189,7 @@ class Study:
 
         # By the number of trials: processes do not propose the same, and going on after a stop
         # proposes what would have been proposed without it.
-        seed = (1_000_003 * self.task.seed + len(self._all())) % 2**32
+        seed = (1_000_003 * self.plan.seed + len(self._all())) % 2**32
         self.optuna.sampler = TPESampler(seed=seed)
         trial = self.optuna.ask(distributions(self.space))
         trial.set_user_attr("worker", self.worker)
@@ -204,17 +203,19 @@ class Study:
                     self._put_back(trial)
 
     def _put_back(self, trial: Trial | FrozenTrial) -> None:
-        if self.task.method == "optuna" and trial.params.keys() == self.space.keys():
+        if self.plan.method == "optuna" and trial.params.keys() == self.space.keys():
             self.optuna.enqueue_trial(trial.params)
         self.optuna.tell(trial.number, state=_state("FAIL"))  # no reason: it does not count
 
     def _remove_run(self, trial: Trial) -> None:
         shutil.rmtree(self.run_folder(trial), ignore_errors=True)
 
-    def _check_task(self) -> None:
-        """The folder's task must be this one; a new folder takes it over."""
-        mine = {name: value for name, value in asdict(self.task).items() if value is not None}
-        theirs = self.optuna.user_attrs.get("task")
+    def _check_plan(self) -> None:
+        """The folder's plan must be this one; a new folder takes it over."""
+        mine = {name: value for name, value in asdict(self.plan).items() if value is not None}
+        theirs = self.optuna.user_attrs.get("task")  # so called since the first studies
+        if theirs and theirs.get("base"):
+            theirs = {**theirs, "base": Config.from_dict(theirs["base"]).to_dict()}
         if theirs is None:
             self.optuna.set_user_attr("task", mine)
         elif theirs != mine:
@@ -223,24 +224,24 @@ class Study:
                 for name, value in mine.items()
                 if theirs.get(name) != value
             ]
-            raise RunFolderError(
+            raise FileError(
                 f"{self.folder} holds another search ({'; '.join(different)}): go on with that "
                 "one by its own options, or choose another folder with --out"
             )
 
 
 @contextmanager
-def opened(task: Task, folder: Path) -> Iterator[Study]:
+def opened(plan: Plan, folder: Path) -> Iterator[Study]:
     """The study in a folder, made if there is none; this process counts as alive until the end."""
     optuna_module()  # before anything is written
     if folder.exists() and not folder.is_dir():
-        raise RunFolderError(f"{folder} is a file: choose a folder")
+        raise FileError(f"{folder} is a file: choose a folder")
     folder.mkdir(parents=True, exist_ok=True)
     # Locks alone are another process that is about to write the journal.
     strange = any(path.suffix != ".lock" for path in folder.iterdir())
     if strange and not (folder / JOURNAL).exists():
-        raise RunFolderError(f"{folder} is not empty and holds no search: choose another folder")
-    study = Study(task, folder)
+        raise FileError(f"{folder} is not empty and holds no search: choose another folder")
+    study = Study(plan, folder)
     with locked(folder / study.worker):
         try:
             yield study
@@ -248,7 +249,7 @@ def opened(task: Task, folder: Path) -> Iterator[Study]:
             (folder / study.worker).unlink(missing_ok=True)
 
 
-def _open(optuna: ModuleType, folder: Path, task: Task) -> OptunaStudy:
+def _open(optuna: ModuleType, folder: Path, plan: Plan) -> OptunaStudy:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -263,7 +264,7 @@ def _open(optuna: ModuleType, folder: Path, task: Task) -> OptunaStudy:
         direction="maximize",
         load_if_exists=True,
         # Not before `patience` epochs: a small learning rate starts slowly.
-        pruner=optuna.pruners.MedianPruner(STARTUP_TRIALS, task.config({}).patience),
+        pruner=optuna.pruners.MedianPruner(STARTUP_TRIALS, plan.config({}).fit.patience),
     )
 
 

@@ -17,22 +17,23 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 import subtree_attention as sta
-from subtree_attention.datasets.tables import TableError, apply_recipe, join_tables
+from subtree_attention.datasets import Dataset, TableError, apply_schema, join_tables
 from tests.samples import csv_text, friends, people
 
 
-def same(a: Data, b: Data) -> bool:
+def same(a: Dataset, b: Dataset) -> bool:
     x = torch.allclose(a.x.to_dense(), b.x.to_dense(), atol=1e-6)  # float32 of the same numbers
     tensors = ("edge_index", "edge_weight", "y")
-    return x and a.ids == b.ids and all(torch.equal(a[name], b[name]) for name in tensors)
+    equal = (torch.equal(getattr(a, name), getattr(b, name)) for name in tensors)
+    return x and a.ids == b.ids and all(equal)
 
 
 @pytest.fixture(scope="module")
-def data() -> Data:
+def data() -> Dataset:
     return sta.from_tables(people(), friends(), target="label", weight="strength")
 
 
-def test_paths_and_frames_give_the_same_graph(data: Data, tmp_path: Path) -> None:
+def test_paths_and_frames_give_the_same_graph(data: Dataset, tmp_path: Path) -> None:
     nodes, edges = people(), friends()
     frames = [pl.DataFrame(nodes), pl.DataFrame(edges)]
     sources: list[list] = [frames, [pd.DataFrame(nodes), pd.DataFrame(edges)]]
@@ -44,18 +45,18 @@ def test_paths_and_frames_give_the_same_graph(data: Data, tmp_path: Path) -> Non
     for source in [*sources, *paths]:
         again = sta.from_tables(*source, target="label", weight="strength")
         assert same(again, data), source
-        assert again.classes == data.classes == ["k", "o", "r"]
+        assert again.classes == data.classes == ("k", "o", "r")
 
 
-def test_what_the_graph_holds(data: Data) -> None:
+def test_what_the_graph_holds(data: Dataset) -> None:
     nodes = people()
     assert data.ids == nodes["id"]
     named = [data.classes[y] if y >= 0 else None for y in data.y.tolist()]
     assert named == nodes["label"]
-    assert [column.kind for column in data.recipe.columns] == ["number", "category", "text", "tags"]
-    assert data.x.shape == (60, data.recipe.width)
-    assert "train_mask" not in data
-    assert any("10 to be predicted" in note for note in data.report.words)
+    assert [column.kind for column in data.schema.columns] == ["number", "category", "text", "tags"]
+    assert data.x.shape == (60, data.schema.width)
+    assert data.splits == {}
+    assert any("10 to be predicted" in note for note in data.notes.words)
 
 
 def test_ids_of_any_type_are_the_same_as_text() -> None:
@@ -91,7 +92,7 @@ def test_everything_that_is_done_to_edges_is_counted() -> None:
     nodes = {"id": ["a", "b", "c"], "v": [1, 2, 3], "label": ["x", "y", "x"]}
     edges = {"from": ["a", "b", "a", "c", "z"], "to": ["b", "a", "c", "c", "a"], "since": [1] * 5}
     data = sta.from_tables(nodes, edges, target="label", unknown_ends="drop")
-    notes = "\n".join(data.report.words)
+    notes = "\n".join(data.notes.words)
     for words in (
         "5 rows, 5 edges (both directions)",
         "1 edge to unknown nodes, dropped (the first: z -> a)",
@@ -111,26 +112,26 @@ def test_a_split_column_gives_masks_of_labelled_nodes() -> None:
         "label": ["x", "y", "x", "y", None, "x"],
     }
     data = sta.from_tables(nodes, {"s": [0], "t": [1]}, target="label", split_column="fold")
-    masks = [data[f"{part}_mask"].nonzero().flatten().tolist() for part in ("train", "val", "test")]
+    masks = [mask.nonzero().flatten().tolist() for mask in data.split("own")]
     assert masks == [[0, 1], [2], [3]]
-    assert "1 node of the split without a label, in no part" in data.report.words
-    assert [column.name for column in data.recipe.columns] == ["v"]
+    assert "1 node of the split without a label, in no part" in data.notes.words
+    assert [column.name for column in data.schema.columns] == ["v"]
 
 
-def test_new_tables_by_the_old_recipe(data: Data) -> None:
-    again = apply_recipe(data.recipe, data.classes, people(), friends())
+def test_new_tables_by_the_old_schema(data: Dataset) -> None:
+    again = apply_schema(data, people(), friends())
     assert same(again, data)
     nodes = people(7, seed=1)
     nodes["city"][0] = "Paris"
-    new = apply_recipe(data.recipe, data.classes, nodes, friends(7, 9))
+    new = apply_schema(data, nodes, friends(7, 9))
     assert new.x.shape == (7, data.num_features)
-    assert next(line for line in new.report.columns if line.name == "city").unseen == 1
+    assert next(line for line in new.notes.columns if line.name == "city").unseen == 1
     del nodes["about"], nodes["label"]
     with pytest.raises(TableError, match=r"no column 'about' \(a feature of the model\)"):
-        apply_recipe(data.recipe, data.classes, nodes, friends(7, 9))
+        apply_schema(data, nodes, friends(7, 9))
 
 
-def test_new_nodes_join_the_graph(data: Data) -> None:
+def test_new_nodes_join_the_graph(data: Dataset) -> None:
     nodes = people(5, seed=2, prefix="n")
     edges = {"source": ["n0", "n1", "p3"], "target": ["p0", "n0", "p4"], "strength": [1, 2, 3]}
     joined = join_tables(data, nodes, edges)
@@ -150,7 +151,7 @@ def test_new_nodes_join_the_graph(data: Data) -> None:
 # --------------------------------------------------------------------------------- other sources
 
 
-def test_networkx_gives_the_same_graph(data: Data) -> None:
+def test_networkx_gives_the_same_graph(data: Dataset) -> None:
     nodes, edges = people(), friends()
     graph = nx.MultiGraph()
     names = [name for name in nodes if name != "id"]
@@ -173,10 +174,10 @@ def test_pyg_and_npz_give_the_same_graph(tmp_path: Path) -> None:
     csr = scipy.sparse.csr_matrix(x.numpy())
     parts = {"x_data": csr.data, "x_indices": csr.indices, "x_indptr": csr.indptr}
     np.savez(tmp_path / "sparse.npz", **parts, x_shape=np.array(csr.shape), **arrays)
-    assert data.ids == ["0", "1", "2", "3", "4", "5"]
+    assert data.node_ids == ["0", "1", "2", "3", "4", "5"]
     named = sta.from_pyg(Data(x=x, edge_index=edge_index, y=y, ids=torch.arange(10, 16)))
     assert named.ids == ["10", "11", "12", "13", "14", "15"]
-    assert data.classes == ["0", "1", "2"]
+    assert data.classes == ("0", "1", "2")
     for name in ("dense.npz", "sparse.npz"):
         again = sta.from_npz(tmp_path / name)
         assert torch.equal(again.x.to_dense(), x)
@@ -217,16 +218,16 @@ def test_a_wrong_npz_is_refused(change: dict, message: str, tmp_path: Path) -> N
 def test_other_delimiters_and_spaces_are_read(write: Callable[..., Path]) -> None:
     nodes = write("nodes.csv", "\ufeffid; v; label\n a; 1; x\nb; 2; y\nc; 3; x\n\n")
     data = sta.from_tables(nodes, write("edges.csv", "from;to\na;b\nb ; c\n"), target="label")
-    assert (data.ids, data.classes) == (["a", "b", "c"], ["x", "y"])
+    assert (data.ids, data.classes) == (["a", "b", "c"], ("x", "y"))
     assert data.num_edges == 4
 
 
 def test_words_for_nothing_are_no_labels() -> None:
     labels = ["x", "y", "NA", "nan", "x", "null", None, "None", "y", float("nan")]
     data = sta.from_tables({"id": range(10), "l": labels}, {"a": [0], "b": [1]}, target="l")
-    assert data.classes == ["x", "y"]
+    assert data.classes == ("x", "y")
     assert int((data.y < 0).sum()) == 6
-    notes = "\n".join(data.report.words)
+    notes = "\n".join(data.notes.words)
     assert "4 with a label, 2 classes (x 2, y 2); 6 to be predicted" in notes
     assert "5 labels 'NA', 'None', 'nan', 'null': taken as not known" in notes
 
@@ -236,7 +237,7 @@ def test_whole_numbers_in_files_are_the_same_with_a_point(write: Callable[..., P
     data = sta.from_tables(
         nodes, write("edges.csv", "from,to\n7.0,8.0\n9.0,10.0\n"), target="label"
     )
-    assert (data.ids, data.classes, data.num_edges) == (["7", "8", "9", "10"], ["1", "2"], 4)
+    assert (data.ids, data.classes, data.num_edges) == (["7", "8", "9", "10"], ("1", "2"), 4)
     mixed = {"id": ["a", "7.0", "1.5"], "label": list("xyx")}
     assert sta.from_tables(mixed, {"a": ["a"], "b": [7]}, target="label").ids == ["a", "7", "1.5"]
     large = {"id": [1e20, 2e20, 3e20, 4e20], "label": list("abab")}
@@ -265,7 +266,7 @@ def test_what_pyg_data_has_and_is_not_used_is_told() -> None:
     graph = {"x": torch.rand(4, 2), "edge_index": torch.tensor([[0], [1]])}
     data = sta.from_pyg(Data(**graph, y=torch.tensor([[0], [1], [0], [1]]), **more))
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert "not used: train_mask, edge_attr" in data.report.words[-1]
+    assert "not used: train_mask, edge_attr" in data.notes.words[-1]
 
 
 def test_what_is_no_table_is_refused() -> None:

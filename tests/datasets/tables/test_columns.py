@@ -10,7 +10,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from subtree_attention.datasets.tables import TableError, TableSchema
+from subtree_attention.datasets import TableError, TableSchema
 from subtree_attention.datasets.tables.columns import (
     Category,
     Number,

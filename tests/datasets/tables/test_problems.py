@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from subtree_attention import from_tables
-from subtree_attention.datasets.tables import TableError
+from subtree_attention.datasets import TableError
 
 NODES = "id,age,label\na,1,x\nb,2,y\nc,3,x\nd,4,y\n"
 EDGES = "source,target,w\na,b,1\nb,c,2\n"

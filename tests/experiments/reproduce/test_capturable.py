@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from subtree_attention.train.loop import prepare
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 
@@ -13,7 +14,6 @@ from experiments.reproduce import training
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS
 from subtree_attention.datasets import apply_split
-from subtree_attention.train.loop import prepare
 from subtree_attention.train.step import Trainer
 
 CONFIG = sta.recipe("digits", hops=2, heads=2, dropout=0.5)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from subtree_attention.runs.evaluate import evaluate_folder
 
 import subtree_attention as sta
-from subtree_attention.runs.evaluate import evaluate_folder
 from subtree_attention.show.report import gather, render
 from subtree_attention.show.report.charts import Line, chart, spread, ticks
 from subtree_attention.show.report.words import describe

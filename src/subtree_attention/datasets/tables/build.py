@@ -1,17 +1,19 @@
-"""From two tables to a graph: a PyG `Data` that knows its ids, its classes and its columns."""
+"""From tables of nodes and edges, or a graph of networkx, to a `Dataset`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
+from ..dataset import Dataset
 from ..features import from_scipy, is_csr, to_scipy
+from ..splits import own_codes
 from .edges import Edges, find_ends, read_edges, simple
 from .infer import fit_columns
 from .labels import find_classes, rare, read_labels, read_split
@@ -33,13 +35,13 @@ def from_tables(
     directed: bool = False,
     split_column: str | None = None,
     unknown_ends: str = "error",
-) -> Data:
+) -> Dataset:
     """A graph from a table of nodes and a table of edges.
 
     >>> nodes = {"id": ["a", "b", "c"], "age": [30, 40, None], "label": ["x", "y", "x"]}
     >>> data = from_tables(nodes, {"source": ["a", "b"], "target": ["b", "c"]}, target="label")
     >>> data.x.shape, data.classes
-    (torch.Size([3, 2]), ['x', 'y'])
+    (torch.Size([3, 2]), ('x', 'y'))
 
     Args:
         nodes: path (.csv, .tsv, .parquet), polars or pandas frame, or a dictionary of columns.
@@ -57,9 +59,8 @@ def from_tables(
         unknown_ends: 'error', or 'drop' for edges that end at no node of the table.
 
     Returns:
-        Data with x [N, F] (dense or CSR), edge_index [2, E], edge_weight [E] if there is one,
-        y [N] (-1 where unknown), train_mask, val_mask and test_mask with a split column, and
-        ids, classes, recipe (how columns became features) and report (what was done).
+        A graph whose `schema` says how columns became features, and whose `notes` say what was
+        done; y is -1 where the label is not known.
     """
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
     id = id or ("id" if "id" in people.frame.columns else people.frame.columns[0])
@@ -68,38 +69,36 @@ def from_tables(
     ends = find_ends(links, source, dest, weight)
     classes = [] if target is None else find_classes(people, target)
     columns, left_out = fit_columns(people, features, taken)
-    recipe = TableSchema(id, target, ends, directed, tuple(columns), left_out)
-    data = _assemble(
-        recipe, classes, people, ids, read_edges(links, ends, ids, directed, unknown_ends)
-    )
+    schema = TableSchema(id, target, ends, directed, tuple(columns), left_out)
+    found = read_edges(links, ends, ids, directed, unknown_ends)
+    data = _assemble(schema, classes, people, ids, found)
+    assert data.notes is not None
     if target is not None:
-        data.report.words += rare(data.y.numpy(), classes)
-    if split_column is not None:
-        masks, notes = read_split(people, split_column, data.y.numpy())
-        data.report.words += notes
-        for part, mask in masks.items():
-            data[f"{part}_mask"] = torch.from_numpy(mask)
-    return data
+        data.notes.words += rare(data.y.numpy(), classes)
+    if split_column is None:
+        return data
+    masks, words = read_split(people, split_column, data.y.numpy())
+    data.notes.words += words
+    return replace(data, splits={"own": own_codes(*map(torch.from_numpy, masks.values()))})
 
 
-def apply_recipe(
-    recipe: TableSchema, classes: list[str], nodes: Any, edges: Any, unknown_ends: str = "error"
-) -> Data:
-    """Other tables with the same columns as a graph, by what was learnt from the first ones."""
-    people, links, ids = _other_tables(recipe, nodes, edges)
-    assert recipe.ends is not None  # _other_tables refuses
-    found = read_edges(links, recipe.ends, ids, recipe.directed, unknown_ends)
-    return _assemble(recipe, classes, people, ids, found)
+def apply_schema(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
+    """Other tables with the same columns as a graph, by what was learnt from its own tables."""
+    schema, people, links, ids = _other_tables(dataset, nodes, edges)
+    assert schema.ends is not None  # _other_tables refuses
+    found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
+    return _assemble(schema, dataset.classes, people, ids, found)
 
 
-def join_tables(data: Data, nodes: Any, edges: Any, unknown_ends: str = "error") -> Data:
+def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
     """A graph with new nodes, whose edges may end at each other and at nodes that were there.
 
     Returns:
-        Data of all nodes, the new ones last.
+        A graph of all nodes, the new ones last, without a split.
     """
-    people, links, new = _other_tables(data.recipe, nodes, edges)
-    old = pl.Series(data.ids, dtype=pl.String)
+    schema, people, links, new = _other_tables(dataset, nodes, edges)
+    assert schema.ends is not None  # _other_tables refuses
+    old = pl.Series(dataset.node_ids, dtype=pl.String)
     again = new.is_in(old.implode())
     if again.any():
         row = people.first(again)
@@ -107,20 +106,52 @@ def join_tables(data: Data, nodes: Any, edges: Any, unknown_ends: str = "error")
             f"{people.place(row)}: the node '{new[row]}' is in the graph of the run already "
             f"({int(again.sum()):,} such nodes)"
         )
-    found = read_edges(
-        links, data.recipe.ends, pl.concat([old, new]), data.recipe.directed, unknown_ends
-    )
-    joined = _assemble(data.recipe, data.classes, people, new, found)
-    joined.x = _stack(data.x, joined.x)
-    index = np.concatenate([data.edge_index.numpy(), found.index], axis=1)
+    ids = pl.concat([old, new])
+    found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
+    x, y, notes = _nodes(schema, dataset.classes, people, found)
+    index = np.concatenate([dataset.edge_index.numpy(), found.index], axis=1)
     weight = None
-    if found.weight is not None:
-        weight = np.concatenate([data.edge_weight.numpy(), found.weight])
-    index, weight, _ = simple(index[0], index[1], weight, len(old) + len(new), directed=True)
-    _set_edges(joined, index, weight)
-    joined.y = torch.cat([data.y, joined.y])
-    joined.ids = data.ids + joined.ids
-    return joined
+    if found.weight is not None and dataset.edge_weight is not None:
+        weight = np.concatenate([dataset.edge_weight.numpy(), found.weight])
+    index, weight, _ = simple(index[0], index[1], weight, len(ids), directed=True)
+    return replace(
+        dataset,
+        x=_stack(dataset.x, x),
+        y=torch.cat([dataset.y, y]),
+        **_edges(index, weight),
+        ids=ids.to_list(),
+        splits={},
+        notes=notes,
+        encoding=None,
+    )
+
+
+def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Dataset:
+    """A graph of networkx: attributes of its nodes are columns; directions are kept if it has them.
+
+    Args:
+        graph: `networkx.Graph` or `DiGraph`.
+        target: attribute that holds the label.
+        options: as in `from_tables`: weight (an attribute of edges), features, split_column.
+    """
+    nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
+    people = _attributes(nodes, {"id": [str(node) for node, _ in nodes]})
+    ends = {"source": [str(edge[0]) for edge in edges], "target": [str(edge[1]) for edge in edges]}
+    options = {"directed": graph.is_directed(), **options}
+    return from_tables(
+        people, _attributes(edges, ends), target, id="id", source="source", dest="target", **options
+    )
+
+
+def _attributes(items: list[Any], start: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The attributes of nodes or edges as columns; an attribute that one lacks is missing there."""
+    names = dict.fromkeys(name for item in items for name in item[-1])
+    for name in names:
+        if str(name) in start:
+            raise TableError(
+                f"the attribute '{name}' has the name of a column that we make: rename"
+            )
+    return start | {str(name): [item[-1].get(name) for item in items] for name in names}
 
 
 def read_ids(table: Table, column: str) -> pl.Series:
@@ -140,52 +171,58 @@ def read_ids(table: Table, column: str) -> pl.Series:
     return ids
 
 
-def _other_tables(recipe: TableSchema, nodes: Any, edges: Any) -> tuple[Table, Table, pl.Series]:
-    """The tables and the ids, if all columns are there that the recipe needs."""
-    if recipe.ends is None:
+def _other_tables(
+    dataset: Dataset, nodes: Any, edges: Any
+) -> tuple[TableSchema, Table, Table, pl.Series]:
+    """The schema, the tables and the ids, if all columns are there that the schema needs."""
+    schema = dataset.schema
+    if schema is None or schema.ends is None:
         raise TableError("this model was not trained on a table of edges: predict from Python")
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
-    people.column(recipe.id, "the id, as in the tables of the run")
-    for column in recipe.columns:
+    people.column(schema.id, "the id, as in the tables of the run")
+    for column in schema.columns:
         people.column(column.name, "a feature of the model")
-    for name in filter(None, vars(recipe.ends).values()):
+    for name in filter(None, vars(schema.ends).values()):
         links.column(name, "as in the tables of the run")
-    return people, links, read_ids(people, recipe.id)
+    return schema, people, links, read_ids(people, schema.id)
 
 
 def _assemble(
-    recipe: TableSchema, classes: list[str], people: Table, ids: pl.Series, edges: Edges
-) -> Data:
-    x, lines = encode(recipe, people)
-    if recipe.target is not None and recipe.target in people.frame.columns:
-        labels, notes = read_labels(people, recipe.target, classes)
+    schema: TableSchema, classes: Sequence[str], people: Table, ids: pl.Series, edges: Edges
+) -> Dataset:
+    x, y, notes = _nodes(schema, classes, people, edges)
+    return Dataset(
+        x=x,
+        y=y,
+        **_edges(edges.index, edges.weight),
+        classes=tuple(classes),
+        ids=ids.to_list(),
+        schema=schema,
+        notes=notes,
+        source=people.name,
+    )
+
+
+def _edges(index: np.ndarray, weight: np.ndarray | None) -> dict[str, Any]:
+    """The parts of a `Dataset` that edges are: edge_index [2, E] and edge_weight [E]."""
+    weights = None if weight is None else torch.from_numpy(weight.astype(np.float32))
+    return {"edge_index": torch.from_numpy(index), "edge_weight": weights}
+
+
+def _nodes(
+    schema: TableSchema, classes: Sequence[str], people: Table, edges: Edges
+) -> tuple[Tensor, Tensor, TableNotes]:
+    """The features x [N, F] and labels y [N] of a table of nodes, and notes on both tables."""
+    assert schema.ends is not None  # there are tables
+    x, lines = encode(schema, people)
+    if schema.target is not None and schema.target in people.frame.columns:
+        labels, words = read_labels(people, schema.target, list(classes))
     else:
-        labels, notes = np.full(len(people), -1), [f"{people.name}: {counted(len(people), 'node')}"]
-    data = Data(x=x, y=torch.from_numpy(labels))
-    _set_edges(data, edges.index, edges.weight)
-    notes.insert(0, _which_columns(recipe))
-    return describe(data, ids.to_list(), classes, recipe, TableNotes(lines, notes + edges.notes))
-
-
-def _which_columns(recipe: TableSchema) -> str:
-    """Which columns hold the graph: they may have been guessed."""
-    assert recipe.ends is not None  # there are tables
-    source, dest = recipe.ends.source, recipe.ends.dest
-    return f"a node is named by '{recipe.id}', an edge goes from '{source}' to '{dest}'"
-
-
-def _set_edges(data: Data, index: np.ndarray, weight: np.ndarray | None) -> None:
-    data.edge_index = torch.from_numpy(index)
-    if weight is not None:
-        data.edge_weight = torch.from_numpy(weight.astype(np.float32))
-
-
-def describe(
-    data: Data, ids: list[str], classes: list[str], recipe: TableSchema, report: TableNotes
-) -> Data:
-    """A graph with what tells people what its numbers are."""
-    data.ids, data.classes, data.recipe, data.report = ids, classes, recipe, report
-    return data
+        labels, words = np.full(len(people), -1), [f"{people.name}: {counted(len(people), 'node')}"]
+    # Which columns hold the graph, since they may have been guessed.
+    ends = f"an edge goes from '{schema.ends.source}' to '{schema.ends.dest}'"
+    words = [f"a node is named by '{schema.id}', {ends}", *words, *edges.notes]
+    return x, torch.from_numpy(labels), TableNotes(lines, words)
 
 
 def _stack(first: Tensor, second: Tensor) -> Tensor:

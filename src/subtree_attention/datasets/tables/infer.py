@@ -12,6 +12,11 @@ from .values import as_numbers
 
 SAMPLE = 10_000
 """Values that are looked at to tell text from categories."""
+SENTENCE, PHRASE = 4, 2
+"""Words of a value, on average: as many make it a sentence, and what is no category a text."""
+FEW_VALUES, FEW_ROWS_EACH, MANY_VALUES = 20, 10, 1000
+"""Up to so many different values are categories; or so many as have ten rows each, but no more
+than a thousand."""
 
 
 def fit_columns(
@@ -84,11 +89,11 @@ def _text_or_category(values: pl.Series, wrong: pl.Series) -> str:
     """
     different = values.n_unique()
     words = float(values.head(SAMPLE).str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
-    if words >= 4 and different > len(values) / 2:
+    if words >= SENTENCE and 2 * different > len(values):  # most are there once
         return Text.kind
-    if different <= min(1000, max(20, len(values) // 10)):
+    if different <= min(MANY_VALUES, max(FEW_VALUES, len(values) // FEW_ROWS_EACH)):
         return Category.kind
-    if words >= 2:
+    if words >= PHRASE:
         return Text.kind
     return _almost_numbers(values, wrong) or (
         f"has {different:,} different values of one word in {len(values):,} rows"

@@ -57,13 +57,13 @@ class TableSchema:
         try:
             columns = tuple(from_dict(column) for column in content["columns"])
             ends = None if content["ends"] is None else Ends(**content["ends"])
-            recipe = cls(**{**content, "ends": ends, "columns": columns})
+            schema = cls(**{**content, "ends": ends, "columns": columns})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no schema of tables: {error!r}") from None
-        texts = [recipe.id, recipe.target or "", *(vars(ends).values() if ends else ())]
+        texts = [schema.id, schema.target or "", *(vars(ends).values() if ends else ())]
         if not all(isinstance(text, str | None) for text in texts):
             raise ValueError("no schema of tables: the name of a column is no text")
-        return recipe
+        return schema
 
 
 @dataclass(frozen=True)
@@ -102,20 +102,20 @@ class TableNotes:
             raise ValueError(f"no notes of tables: {error!r}") from None
 
 
-def encode(recipe: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
+def encode(schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
     """The features x [N, F] of a table of nodes, and a line about each column."""
-    blocks = [column.encode(table) for column in recipe.columns]
-    pairs = zip(recipe.columns, blocks, strict=True)
+    blocks = [column.encode(table) for column in schema.columns]
+    pairs = zip(schema.columns, blocks, strict=True)
     lines = [
         ColumnLine(
             column.name, column.kind, column.width, block.missing, block.unseen, _note(column)
         )
         for column, block in pairs
     ]
-    for name, why in recipe.left_out.items():
+    for name, why in schema.left_out.items():
         missing = table.frame[name].null_count() if name in table.frame.columns else 0
         lines.append(ColumnLine(name, "left out", 0, missing, note=why))
-    return _matrix(blocks, len(table), recipe.width), lines
+    return _matrix(blocks, len(table), schema.width), lines
 
 
 def _note(column: Column) -> str:

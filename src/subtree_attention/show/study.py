@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
-from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
-from ..runs.folder import write_bytes
+from ..io import write_bytes
+from ..tasks import of as task_of
 from ..train.recipes import RECIPES
-from .space import settings
-from .study import Study, Task
+from ..tune.space import settings
+from ..tune.study import Plan, Study
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,44 +35,28 @@ def publish(study: Study, console: Console) -> None:
         say("no trial is done yet: give it more time, with the same command")
         return
     console.print(best_trials(study))
-    task, point = study.task, done[0].params
+    plan, point = study.plan, done[0].params
     say(f"best by validation: trial {done[0].number}. For RECIPES in train/recipes.py:\n")
-    say("    " + recipe_line(task, point))
+    say("    " + recipe_line(plan, point))
     say("\nor as a command (add --out to name the folder):\n")
-    say("    " + train_command(task, point) + "\n")
+    say("    " + train_command(plan, point) + "\n")
     say(draw(study))
 
 
-def recipe_line(task: Task, point: Mapping[str, Any]) -> str:
+def recipe_line(plan: Plan, point: Mapping[str, Any]) -> str:
     """The line of `RECIPES` that a point is, in Python."""
-    chosen = {**RECIPES[task.graph], **task.changes, **settings(point)}
+    chosen = {**RECIPES[plan.graph], **plan.changes, **settings(point)}
     inside = ", ".join(f'"{name}": {_python(value)}' for name, value in chosen.items())
-    return f'"{task.graph}": {{{inside}}},'
+    return f'"{plan.graph}": {{{inside}}},'
 
 
-def train_command(task: Task, point: Mapping[str, Any]) -> str:
+def train_command(plan: Plan, point: Mapping[str, Any]) -> str:
     """The command that trains a point by the protocol."""
-    options = {**task.changes, **settings(point)}
-    if task.seed:
-        options["seed"] = task.seed
-    return " ".join(["sta", "train", task.graph, *_options(options)])
-
-
-def tune_command(task: Task, folder: Path, **options: Any) -> str:
-    """The command that goes on with a study; options that are None or False are left out."""
-    given = {"method": task.method, "space": task.space, "runs": task.runs, "seed": task.seed}
-    given |= {**task.changes, "out": folder, **options}
-    return " ".join(["sta", "tune", task.graph, *_options(given)])
-
-
-def _options(options: Mapping[str, Any]) -> list[str]:
-    words = []
-    for name, value in options.items():
-        if value is not None and value is not False:
-            words.append("--" + name.replace("_", "-"))
-            if value is not True:
-                words.append(shlex.quote(str(value)))
-    return words
+    options = {**plan.changes, **settings(point)}
+    if plan.seed:
+        options["seed"] = plan.seed
+    words = (f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    return " ".join(["sta", "train", plan.graph, *words])
 
 
 def _python(value: Any) -> str:
@@ -84,8 +67,8 @@ def best_trials(study: Study) -> Table:
     """The best trials by validation score, and their settings."""
     from rich.table import Table
 
-    metric = study.task.config({}).metric.replace("roc_auc", "ROC-AUC")
-    table = Table(title=f"{study.task.graph}: the best trials by validation {metric} (%)")
+    metric = task_of(study.plan.config({}).task).metric
+    table = Table(title=f"{study.plan.graph}: the best trials by validation {metric.label}")
     for column in ("trial", "validation", "std", "epochs", "seconds"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("settings")
@@ -93,8 +76,8 @@ def best_trials(study: Study) -> Table:
         scores, epochs = trial.user_attrs["scores"], trial.user_attrs["epochs"]
         table.add_row(
             str(trial.number),
-            f"{100 * (trial.value or 0.0):.2f}",
-            f"{100 * stdev(scores):.2f}" if len(scores) > 1 else "-",
+            metric.show(trial.value),
+            metric.show(stdev(scores)) if len(scores) > 1 else "-",
             f"{sum(epochs) / len(epochs):.0f}",
             f"{trial.user_attrs['seconds']:.1f}",
             ", ".join(f"{name} {value}" for name, value in settings(trial.params).items()),

@@ -1,0 +1,277 @@
+"""A run is one typed configuration: data, model, task and fit. Everything that decides its numbers.
+
+An option is a field of the dataclass that owns it, with its help, its bounds and the words for its
+values; checks, the options of the command line and the words of a report are made from there.
+Nothing in here needs torch, so that `sta --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, asdict, dataclass, field, fields, replace
+from typing import Any, ClassVar, get_type_hints
+
+from . import _check
+from .upgrade import FORMAT, upgrade
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    least: float | None = None,
+    below: float = math.inf,
+    words: Mapping[str, str] | None = None,
+) -> Any:
+    """A field of settings.
+
+    Args:
+        default: its value unless another is given.
+        help: a sentence for the command line.
+        least, below: the bounds of a number: at least, and below.
+        words: the allowed values of a name, and what each means, in words.
+    """
+    about = {"help": help, "least": least, "below": below, "words": words}
+    return field(default=default, metadata=about)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Some settings that are checked when they are made, each by what its option says."""
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for about in fields(self):
+            _check_value(about, hints[about.name], getattr(self, about.name))
+
+    def words(self, name: str) -> str:
+        """What the value of a setting means, in words; the value itself where there are none."""
+        about = next(about for about in fields(self) if about.name == name)
+        value = getattr(self, name)
+        return (about.metadata.get("words") or {}).get(value, str(value))
+
+
+def _check_value(about: Field[Any], kind: Any, value: Any) -> None:
+    """Refuse a value that its option does not allow, in words."""
+    name, least, below = about.name, about.metadata.get("least"), about.metadata.get("below")
+    if kind is int:
+        _check.integer(name, value, int(least or 0))
+    elif kind is float:
+        _check.number(name, value, least or 0.0, below or math.inf)
+    elif kind is bool and not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {value!r}")
+    elif about.metadata.get("words"):
+        _check.known(name, value, about.metadata["words"])
+
+
+@dataclass(frozen=True)
+class DataSettings(Settings):
+    """Which graph, how its nodes are split, and what is added to their features."""
+
+    graph: str
+    split: str = option(
+        "B",
+        "Which nodes are for training, validation and test",
+        words={
+            "A": "at random, 50 % of {whom} for training, 25 % for validation, 25 % for test",
+            "B": "at random, 60 % of {whom} for training, 20 % for validation, 20 % for test",
+            "own": "as given with the data",
+            "fixed": "as published with the graph",
+        },
+    )
+    encoding: int = option(3, "Laplacian eigenvectors appended to the features.", least=0)
+
+
+@dataclass(frozen=True)
+class STAGNNSettings(Settings):
+    """The options of :class:`subtree_attention.STAGNN`, the model of the paper."""
+
+    name: ClassVar[str] = "stagnn"
+    title: ClassVar[str] = "STAGNN"
+    hidden_channels: int = option(64, "Width of the hidden layer.", least=1)
+    hops: int = option(3, "K, the height of the subtree a node attends to.", least=0)
+    heads: int = option(4, "Attention heads.", least=1)
+    dropout: float = option(0.0, "Dropout on features, hidden layer and heads.", below=1)
+    feature_map: str = option(
+        "elu",
+        "Kernel of the attention, or softmax for the exact one, on small graphs",
+        words={
+            "elu": "kernel attention with elu(x) + 1",
+            "relu": "kernel attention with relu(x)",
+            "softplus": "kernel attention with softplus(x)",
+            "softmax-features": "kernel attention with softmax-features",
+            "rbf-features": "kernel attention with rbf-features",
+            "softmax": "exact softmax attention",
+        },
+    )
+    transition: str = option(
+        "rw",
+        "How messages walk",
+        words={
+            "rw": "a random walk that takes every edge of a node alike, or by its weight",
+            "sym": "symmetric normalisation by the degrees of both ends",
+            "mean": "the mean of the neighbours",
+        },
+    )
+    aggregation: str = option(
+        "gpr",
+        "Over hops",
+        words={
+            "gpr": "weighted by one learned number a hop (GPR)",
+            "sum": "added up",
+            "concat": "put side by side for the output map",
+            "attention": "weighted by attention over hops, at each node anew",
+        },
+    )
+    gate: str = option(
+        "softmax",
+        "Over heads at each hop",
+        words={
+            "softmax": "at each hop a softmax gate shares out the weight between heads",
+            "plain": "each hop and head has a free weight",
+            "none": "heads count alike",
+        },
+    )
+    head_mix: str = option(
+        "linear",
+        "How heads become one output",
+        words={"linear": "mixed by a linear map", "sum": "added up"},
+    )
+    global_attention: bool = option(False, "Global attention beside the hops.")
+    eps: float = option(1e-5, "Added to every denominator.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.heads > self.hidden_channels:
+            raise ValueError(
+                f"heads={self.heads} is more than hidden_channels={self.hidden_channels}, which "
+                "leaves no channel for a head"
+            )
+
+
+@dataclass(frozen=True)
+class NodeClassification(Settings):
+    """The class of every node."""
+
+    name: ClassVar[str] = "node-classification"
+    metric: str = option(
+        "accuracy",
+        "What models are chosen by",
+        words={"accuracy": "accuracy", "roc_auc": "ROC-AUC"},
+    )
+    loss: str = option(
+        "cross_entropy",
+        "What is minimised",
+        words={
+            "cross_entropy": "cross-entropy",
+            "binary": "binary cross-entropy of each class",
+        },
+    )
+
+
+@dataclass(frozen=True)
+class FitSettings(Settings):
+    """How long and how fast is learnt, and how often."""
+
+    runs: int = option(1, "Runs, each on a split and seed of its own.", least=1)
+    seed: int = option(0, "Seed of the first run.", least=0)
+    lr: float = option(0.01, "Learning rate.")
+    weight_decay: float = option(5e-4, "Weight decay.")
+    epochs: int = option(3000, "Most epochs of a run.", least=1)
+    patience: int = option(
+        200, "Epochs without a better validation score before a run stops.", least=1
+    )
+
+
+MODELS: dict[str, type[Settings]] = {STAGNNSettings.name: STAGNNSettings}
+"""The settings of each model, by its name."""
+TASKS: dict[str, type[Settings]] = {NodeClassification.name: NodeClassification}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is trained on what: `recipe(graph)` gives the paper's, `replace` changes it.
+
+    Attributes:
+        data: the graph, the split and the encoding.
+        model: the settings of a model of `MODELS`.
+        task: those of a task of `TASKS`.
+        fit: learning rate, epochs, runs and seeds.
+    """
+
+    data: DataSettings
+    model: Any = STAGNNSettings()
+    task: Any = NodeClassification()
+    fit: FitSettings = FitSettings()
+
+    @classmethod
+    def of(cls, graph: str, **settings: Any) -> Config:
+        """The defaults for a graph with some settings changed, by their plain names."""
+        return cls(DataSettings(graph)).replace(**settings)
+
+    def replace(self, **changes: Any) -> Config:
+        """This configuration with some settings changed, by their plain names: `hops=5`."""
+        parts = dict(self.parts())
+        owner = {about.name: part for part, some in parts.items() for about in fields(some)}
+        for name in changes:
+            _check.known("setting", name, owner)
+        for part, some in parts.items():
+            own = {name: value for name, value in changes.items() if owner[name] == part}
+            parts[part] = replace(some, **own) if own else some
+        return Config(**parts)
+
+    def parts(self) -> Iterator[tuple[str, Settings]]:
+        """data, model, task and fit, by name."""
+        return ((part.name, getattr(self, part.name)) for part in fields(self))
+
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its plain name."""
+        return {name: value for _, some in self.parts() for name, value in asdict(some).items()}
+
+    def differences(self, other: Config) -> list[str]:
+        """The settings that the other one has otherwise, in words."""
+        ours, theirs = self.flat(), other.flat()
+        names = dict.fromkeys([*ours, *theirs])
+        return [
+            f"{name} {ours.get(name)!r}, not {theirs.get(name)!r}"
+            for name in names
+            if ours.get(name) != theirs.get(name)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        named = {
+            part: {**({"name": some.name} if some.name else {}), **asdict(some)}
+            for part, some in self.parts()
+        }
+        return {"format": FORMAT, **named}
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Config:
+        """The inverse of `to_dict`, also of older formats; what does not exist is an error."""
+        content = upgrade("configuration", content)
+        if not isinstance(content, dict) or "graph" not in content.get("data", {}):
+            raise ValueError("a configuration is a table of settings, 'graph' among them")
+        for name in content:
+            _check.known("part", name, ["format", "data", "model", "task", "fit"])
+        kinds = {"data": DataSettings, "fit": FitSettings}
+        kinds["model"] = _named(content, "model", MODELS)
+        kinds["task"] = _named(content, "task", TASKS)
+        return cls(**{part: _made(kind, content.get(part, {})) for part, kind in kinds.items()})
+
+
+def _named(content: dict[str, Any], part: str, table: Mapping[str, Any]) -> Any:
+    """The kind of settings that a part says it is."""
+    name = content.get(part, {}).get("name", next(iter(table)))
+    return table[_check.known(part, name, table)]
+
+
+def _made(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
+    given = {name: value for name, value in content.items() if name != "name"}
+    for name in given:
+        _check.known("setting", name, [about.name for about in fields(kind)])
+    return kind(**given)

@@ -1,0 +1,235 @@
+"""`open`: a finished run with all that can be asked of it. Everybody who shows one stands on this.
+
+run = sta.open("runs/mine")
+run.config, run.model, run.dataset, run.graph, run.split
+run.logits, run.probabilities          # [N, C]
+"""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .. import datasets, io, tasks
+from ..config import Config
+from ..datasets import Dataset, Split
+from ..datasets.tables.build import apply_schema, join_tables
+from ..graph import Graph
+from ..io import FileError
+from ..nn import build
+from ..tasks.calibration import Calibration
+from ..upgrade import FORMAT
+from . import folder as files
+from .environment import choose_device
+from .folder import Epoch, RunResult
+
+Folder = str | os.PathLike[str]
+
+
+class SavedRun:
+    """A finished run; each part of it is read or computed when it is first asked for.
+
+    Args:
+        folder: OUT/run-0.
+        device: where its model works.
+    """
+
+    def __init__(self, folder: Path, device: torch.device) -> None:
+        self.folder, self.device = folder, device
+        self.out = folder.resolve().parent
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings that its model was trained with."""
+        path = self.folder / files.MODEL
+        return files.config_from(io.read_header(path).get("config"), path)
+
+    @cached_property
+    def result(self) -> RunResult:
+        """Its scores when it was trained."""
+        return files.read_result(self.folder)
+
+    @cached_property
+    def curves(self) -> list[Epoch]:
+        """Its epochs."""
+        return files.read_curves(self.folder)
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Where and when it was trained; an old or copied folder may not say."""
+        path = self.out / files.ENVIRONMENT
+        content = io.read_json(path) if path.exists() else {}
+        return content if isinstance(content, dict) else {}
+
+    @cached_property
+    def task(self) -> tasks.NodeClassification:
+        return tasks.of(self.config.task)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The weights of its best epoch, in evaluation mode."""
+        return read_model(self.folder / files.MODEL).to(self.device).eval()
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """Its graph, with the encoding that its model takes."""
+        return dataset_of(self.config, self.out).encoded(self.config.data.encoding)
+
+    @cached_property
+    def split(self) -> Split:
+        """Which nodes it was trained, chosen and tested on."""
+        return self.dataset.split(self.config.data.split, self.result.seed)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What its model walks on."""
+        transition = getattr(self.config.model, "transition", "rw")
+        return Graph.from_data(self.dataset, transition).to(self.device)
+
+    @cached_property
+    def logits(self) -> np.ndarray:
+        """What the model says of all nodes, [N, C], in float64."""
+        model, features = self.model, self.dataset.features
+        takes = io.read_header(self.folder / files.MODEL)["sizes"]["in_channels"]
+        if features.size(1) != takes:
+            raise FileError(
+                f"the model takes {takes} features, but the graph has {features.size(1)}"
+            )
+        with torch.no_grad():
+            logits = model(features.to(self.device), self.graph).double().cpu().numpy()
+        if not np.isfinite(logits).all():
+            raise FileError("the model gives values that are not finite: it is broken")
+        return logits
+
+    @cached_property
+    def temperature(self) -> float:
+        """What logits are divided by: found when training ended; older folders find it now."""
+        if self.result.temperature is not None:
+            return self.result.temperature
+        return self.task.temperature(self.logits, self.dataset.y.numpy(), self.split)
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """What the temperature does on validation and test nodes."""
+        y = self.dataset.y.numpy()
+        return self.task.calibration(self.temperature, self.logits, y, self.split)
+
+    @cached_property
+    def probabilities(self) -> np.ndarray:
+        """The probability of each class for all nodes, calibrated, [N, C]."""
+        return self.task.probabilities(self.logits, self.temperature)
+
+    def scores(self) -> tuple[float, float, float]:
+        """The metric on training, validation and test nodes, computed now."""
+        return self.task.score(torch.from_numpy(self.logits), self.dataset.y, self.split)
+
+    def on(self, dataset: Dataset) -> SavedRun:
+        """The same model on another graph with the same columns; none of its nodes is in a part."""
+        other, nobody = copy(self), torch.zeros(dataset.num_nodes, dtype=torch.bool)
+        for name in ("graph", "logits", "probabilities", "calibration"):
+            other.__dict__.pop(name, None)
+        other.__dict__ |= {"temperature": self.temperature, "split": Split(nobody, nobody, nobody)}
+        other.__dict__["dataset"] = dataset.encoded(self.config.data.encoding)
+        return other
+
+    def read_tables(
+        self, nodes: Any, edges: Any, join: bool = False, unknown_ends: str = "error"
+    ) -> tuple[Dataset, int]:
+        """New tables as a graph that `on` takes, and where their nodes begin in it.
+
+        Args:
+            nodes: a table with the columns that the model was trained on; see `from_tables`.
+            edges: its edges.
+            join: the new nodes join the graph of the run: edges may end at nodes of both.
+            unknown_ends: see `from_tables`.
+        """
+        if nodes is None or edges is None:
+            raise ValueError("new nodes need both tables: --nodes and --edges")
+        if not self.dataset.own:
+            raise ValueError(
+                f"this model was trained on '{self.config.data.graph}' of the registry, which has "
+                "no columns: new tables need a model that was trained on tables "
+                "(sta train --nodes ...)"
+            )
+        how = join_tables if join else apply_schema
+        new = how(self.dataset, nodes, edges, unknown_ends)
+        if self.config.data.encoding:
+            new.notes.words.append(
+                "the model uses Laplacian eigenvectors, which are others on another graph: "
+                "trust its predictions there less than the calibration says"
+            )
+        return new, self.dataset.num_nodes if join else 0
+
+    def __repr__(self) -> str:
+        return f"SavedRun('{self.folder}', {self.config.model.name} on {self.config.data.graph})"
+
+
+def open(folder: Folder, *, device: str = "auto") -> SavedRun:
+    """The run of a folder; of several, the one with the best validation score.
+
+    >>> run = open("runs/mine")  # doctest: +SKIP
+    >>> run.model(run.dataset.features, run.graph)  # doctest: +SKIP
+
+    Args:
+        folder: what `sta train` wrote, or one run in it (`OUT/run-1`).
+        device: "cpu", "cuda", "cuda:1", ... or "auto".
+    """
+    runs = open_all(folder, device=device)
+    if len(runs) == 1:
+        return runs[0]
+    return max(runs, key=lambda run: runs[0].task.metric.sign * run.result.val)
+
+
+def open_all(folder: Folder, *, device: str = "auto") -> list[SavedRun]:
+    """Every finished run of a folder."""
+    place = choose_device(device)
+    return [SavedRun(path, place) for path in files.finished_runs(Path(folder))]
+
+
+def sharing(runs: list[SavedRun]) -> list[SavedRun]:
+    """Runs of one folder, which have one graph: it is read once for all of them."""
+    for run in runs[1:]:
+        run.__dict__ |= {"dataset": runs[0].dataset, "graph": runs[0].graph}
+    return runs
+
+
+def dataset_of(config: Config, out: Path | None) -> Dataset:
+    """The graph of a configuration, without its encoding: of one's own it is in the folder."""
+    graph = config.data.graph
+    if out is not None and (out / files.GRAPH).exists():
+        return datasets.read(out / files.GRAPH)
+    if out is not None and graph not in datasets.names():
+        raise FileError(f"{out / files.GRAPH} is missing: the graph of this run is not there")
+    return datasets.load(graph, split=config.data.split)
+
+
+# ----------------------------------------------------------------------------- the model's file
+
+
+def save_model(
+    path: Path, weights: dict[str, Tensor], config: Config, sizes: dict[str, int]
+) -> None:
+    """Weights, and in the header the settings and sizes that rebuild the model."""
+    header = {"format": FORMAT, "config": config.to_dict(), "sizes": sizes}
+    io.write_tensors(path, weights, header)
+
+
+def read_model(path: Path) -> nn.Module:
+    """The model that `save_model` wrote, on the CPU."""
+    weights, header = io.read_tensors(path)
+    config = files.config_from(header.get("config"), path)
+    try:
+        with torch.device("meta"):  # takes no memory, whatever sizes the header claims
+            build(config.model, **header["sizes"]).load_state_dict(weights, assign=True)
+        model = build(config.model, **header["sizes"])
+        model.load_state_dict(weights)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise FileError(f"{path} does not fit its own settings: {error}") from None
+    return model

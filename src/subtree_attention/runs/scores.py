@@ -1,0 +1,29 @@
+"""The models of a run folder, scored again on the splits that they were trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..tasks.quality import Quality
+from .saved import Folder, SavedRun, open_all, sharing
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of one run now, and more scores of its test nodes."""
+
+    run: SavedRun
+    train: float
+    val: float
+    test: float
+    quality: Quality
+
+
+def evaluate(folder: Folder, *, device: str = "auto") -> list[Scores]:
+    """Every finished run below a folder, or the one run that the folder is."""
+    scores = []
+    for run in sharing(open_all(folder, device=device)):
+        test, y = run.split.test.numpy(), run.dataset.y.numpy()
+        found = run.task.quality(run.logits[test] / run.temperature, y[test])
+        scores.append(Scores(run, *run.scores(), found))
+    return scores

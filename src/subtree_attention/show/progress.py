@@ -1,0 +1,163 @@
+"""What a person sees while models train: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..train.watch import Watch
+
+if TYPE_CHECKING:
+    from ..train.run import Run
+
+LINE_SECONDS = 10.0
+"""Plain lines come at most this often within a training."""
+
+
+class Lines(Watch):
+    """Plain lines, for logs and pipes; and the clock that a live display has too."""
+
+    def __init__(self) -> None:
+        self.done, self.elsewhere, self.total, self.what = 0, 0, 0, "runs"
+        self.active: dict[str, Run] = {}
+        self.finished: list[int] = []  # epochs of what has ended here
+        self.epochs = 0  # done here
+        self.since: float | None = None
+        self.last = time.monotonic()
+        self.bound: float | None = None  # when it ends at the latest
+
+    def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
+        self.total, self.what = total, what
+        self.say(banner)
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+    def start(self, run: Run) -> None:
+        self.active[run.name] = run
+        self.epochs -= run.epoch  # those were done before
+
+    def epoch(self, run: Run) -> None:
+        left = self._tick(run)
+        if time.monotonic() - self.last >= LINE_SECONDS and left is not None:
+            self.last = time.monotonic()
+            self.say(f"{run.name}  epoch {run.epoch}  {scores(run)}  about {clock(left)} left")
+
+    def end(self, name: str, line: str, notable: bool = False) -> None:
+        self._count(name)
+        of, left = "" if self.total is None else f"/{self.total}", self.seconds_left()
+        rest = "" if left is None else f"  about {clock(left)} left"
+        self.say(f"{self.done}{of}  {name}  {line}{rest}")
+
+    def status(
+        self, done: int, total: int | None, seconds_left: float | None = None, note: str = ""
+    ) -> None:
+        self.done, self.total = done, total
+        if seconds_left is not None:
+            self.bound = time.monotonic() + seconds_left
+
+    def leave(self, name: str) -> None:
+        self.elsewhere += 1
+        if self.total:
+            self.total -= 1
+
+    def _tick(self, run: Run) -> float | None:
+        """The first epoch of all warms up and starts the clock."""
+        if self.since is None:
+            self.since, self.epochs = time.monotonic(), self.epochs - run.epoch
+        return self.seconds_left()
+
+    def _count(self, name: str) -> None:
+        """Something has ended: a run, or a trial with its runs."""
+        self.done += 1
+        for own in [own for own in self.active if own.partition(",")[0] == name]:
+            epochs = self.active.pop(own).epoch
+            self.finished.append(epochs)
+            self.epochs += epochs
+
+    def seconds_left(self) -> float | None:
+        """If no validation score improves any more; None as long as nothing can be said."""
+        bounds = [] if self.bound is None else [max(0.0, self.bound - time.monotonic())]
+        counted = self.epochs + sum(run.epoch for run in self.active.values())
+        if self.since is not None and counted > 0 and self.total is not None:
+            here = sum(run.epochs_left for run in self.active.values())
+            known = self.finished or [run.last_epoch for run in self.active.values()]
+            waiting = max(0, self.total - self.done - len(self.active))
+            epochs = here + waiting * sum(known) / len(known)
+            bounds.append(epochs * (time.monotonic() - self.since) / counted)
+        return min(bounds, default=None)
+
+
+class Bars(Lines):
+    """A live display: one bar for the trainings, one for the epochs of those under way."""
+
+    def __init__(self, console: Any) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        super().__init__()
+        self.display = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=console,
+            transient=True,
+        )
+        self.all = self.display.add_task("runs", total=None, note="")
+        self.now = self.display.add_task("epochs", total=None, note="")
+
+    def __enter__(self) -> Bars:
+        self.display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.display.stop()
+
+    def say(self, line: str) -> None:
+        self.display.console.print(line, soft_wrap=True, markup=False)
+
+    def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
+        super().begin(banner, total, what)
+        self.display.update(self.all, description=f"{what:6}", total=total)
+
+    def epoch(self, run: Run) -> None:
+        left = self._tick(run)
+        others = f" and {len(self.active) - 1} more" if len(self.active) > 1 else ""
+        note = f"{run.name}{others}  {scores(run)}" + (
+            "" if left is None else f"  {clock(left)} left"
+        )
+        # The bar ends where patience would: it grows when the validation score improves.
+        completed = sum(run.epoch for run in self.active.values())
+        total = sum(run.last_epoch for run in self.active.values())
+        self.display.update(self.now, completed=completed, total=total, note=note)
+
+    def end(self, name: str, line: str, notable: bool = False) -> None:
+        self._count(name)
+        if notable:
+            self.say(f"{name}  {line}")
+        note = "" if notable else f"last {name}: {line}"
+        self.display.update(self.all, completed=self.done, total=self.total, note=note)
+
+    def status(
+        self, done: int, total: int | None, seconds_left: float | None = None, note: str = ""
+    ) -> None:
+        super().status(done, total, seconds_left)
+        self.display.update(self.all, completed=done, total=total, note=note)
+
+    def leave(self, name: str) -> None:
+        super().leave(name)
+        self.display.update(self.all, total=self.total)
+
+
+def clock(seconds: float) -> str:
+    """1:05 or 2:03:07."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def scores(run: Run) -> str:
+    """Loss and validation scores of a run now."""
+    show, now = run.trainer.metric.show, run.history[-1]
+    best = (run.best or now).val
+    return f"loss {now.loss:.4f}  val {show(now.val)}  best {show(best)}"

@@ -1,0 +1,203 @@
+"""`fit`: train a configuration and save everything, from top to bottom.
+
+    from subtree_attention import fit, recipe
+    result = fit(recipe("cora", runs=5))            # saved under runs/
+    result = fit(recipe("cora"), out="runs/mine", resume=True)
+
+or `sta train cora --runs 5` from the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from .. import datasets, io
+from ..config import Config
+from ..datasets import Dataset, as_dataset
+from ..ops import cpu
+from ..ops.backends import choose
+from ..runs import folder as files
+from ..runs.environment import environment
+from ..runs.folder import RunResult
+from ..runs.saved import dataset_of
+from ..upgrade import FORMAT
+from .jobs import Place, work
+from .run import Material, SavingRun
+from .watch import Watch
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by the user; what can be taken up again is saved in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"stopped; it can be taken up again from {folder}")
+        self.folder = folder
+
+
+@dataclass(frozen=True)
+class Result:
+    """All runs of a configuration, and where they are saved."""
+
+    config: Config
+    runs: list[RunResult]
+    folder: Path
+
+    @property
+    def mean(self) -> float:
+        """Mean test score."""
+        return mean(run.test for run in self.runs)
+
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation of the test score; None for a single run."""
+        return stdev(run.test for run in self.runs) if len(self.runs) > 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What summary.json holds."""
+        return {
+            "format": FORMAT,
+            "graph": self.config.data.graph,
+            "metric": self.config.task.metric,
+            "mean": self.mean,
+            "std": self.std,
+            "runs": [asdict(run) for run in self.runs],
+        }
+
+
+def fit(
+    config: Config,
+    out: str | Path | None = None,
+    *,
+    data: Any = None,
+    device: str | Place = "auto",
+    resume: bool = False,
+    watch: Watch | None = None,
+    checkpoint_seconds: float = 5.0,
+    stop: Callable[[], bool] | None = None,
+    keep_graph: bool = True,
+) -> Result:
+    """Train `config.fit.runs` models on as many splits, and save everything under `out`.
+
+    Args:
+        config: what to train; `recipe(graph)` gives the paper's.
+        out: folder of the results; by default a new one under `runs/`.
+        data: the graph, if it is at hand: of `datasets.load`, or one's own (of `from_tables`, or
+            any PyG `Data`, see `from_pyg`), which is then kept in `out`.
+        device: "cpu", "cuda", "cuda:1", ... or "auto"; or a `Place`, which also says how many runs
+            share a GPU and whether epochs are captured; a run's numbers do not depend on that.
+        resume: go on with what is in `out`: finished runs are kept, a killed one continues where
+            it was and ends with the same numbers.
+        watch: told what goes on; nothing is shown by default.
+        checkpoint_seconds: how often a run is saved on the way: what a killed one loses.
+        stop: asked now and then; when it says so, what is under way is saved and
+            `train.jobs.Stopped` is raised.
+        keep_graph: keep a graph of one's own in `out`, so that nothing else is needed later.
+    """
+    if not isinstance(config, Config):
+        raise TypeError(f"config must be a Config, such as recipe('cora'), got {config!r}")
+    place, watch = Place.of(device), watch or Watch()
+    given = files.may_write(config, None if out is None else Path(out), resume)  # before loading
+    dataset = dataset_of(config, given) if data is None else _given(config, data)
+    material = Material(dataset.encoded(config.data.encoding), config, place.device)
+    seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
+    splits = [material.split(seed) for seed in seeds]
+    folder = given or files.new_folder(config.data.graph)
+    with files.claimed(folder):
+        files.may_write(config, folder, resume)  # again: somebody may have been faster
+        _begin(folder, material, watch, keep_graph and dataset.own)
+        results, capture = dict[int, RunResult](), place.capture and can_capture(config)
+
+        def waiting() -> Iterator[SavingRun]:
+            for index, split in enumerate(splits):
+                path = folder / f"run-{index}"
+                if (path / files.SUMMARY).exists():
+                    results[index] = files.read_result(path)
+                    watch.end(f"run {index}", _told(results[index], material))
+                else:
+                    yield SavingRun(material, index, split, folder, capture, checkpoint_seconds)
+
+        try:
+            for run in work(waiting(), place.at_a_time(capture), watch, stop):
+                if run is not None:
+                    results[run.index] = run.finish()
+                    watch.end(run.name, _told(results[run.index], material))
+        except KeyboardInterrupt:
+            raise Interrupted(folder) from None
+        result = Result(config, [results[index] for index in range(len(splits))], folder)
+        io.write_json(folder / files.SUMMARY, result.to_dict())
+    return result
+
+
+def can_capture(config: Config) -> bool:
+    """Whether epochs can be replayed: the exact softmax similarity asks the host on the way."""
+    return getattr(config.model, "feature_map", None) != "softmax"
+
+
+def _given(config: Config, data: Any) -> Dataset:
+    """Data that was handed in, if it can be trained on under this configuration."""
+    dataset, graph = as_dataset(data), config.data.graph
+    if not dataset.own:
+        if dataset.name != graph:
+            raise ValueError(f"data is '{dataset.name}', but the configuration is for '{graph}'")
+        return dataset
+    if graph in datasets.names():
+        raise ValueError(
+            f"'{graph}' is a graph of the registry: name yours otherwise, as in "
+            "recipe(data, graph='mine')"
+        )
+    if int(dataset.y.max()) < 0:
+        raise ValueError("no node has a label, so there is nothing to learn: name the target")
+    if dataset.x.size(1) + config.data.encoding == 0:
+        raise ValueError(
+            "no column is left as a feature: add one, or let positions in the graph be the "
+            "features (--encoding 8)"
+        )
+    return dataset
+
+
+def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> None:
+    """Write what belongs to all runs: the graph of one's own, the settings, the environment."""
+    config, dataset, device = material.config, material.dataset, material.device
+    watch.begin(_banner(config, folder), config.fit.runs)
+    if choose("auto", device, torch.float32) == "numba" and not cpu.compiled():
+        watch.say("compiling the CPU kernels: once on this machine, about half a minute")
+    graph = folder / files.GRAPH
+    if keep_graph and not graph.exists():
+        dataset.save(graph)  # before the configuration, which is what makes a folder a run's
+    elif keep_graph and not dataset.same_as(datasets.read(graph)):
+        raise io.FileError(f"{folder} was started on another graph: choose another folder")
+    io.write_json(folder / files.CONFIG, config.to_dict())
+    if not (folder / files.ENVIRONMENT).exists():
+        io.write_json(folder / files.ENVIRONMENT, environment(device))
+
+
+def _banner(config: Config, folder: Path) -> str:
+    """What is about to be trained, and where it goes."""
+    runs, model = config.fit.runs, ", ".join(_brief(config))
+    line = f"{model} on {config.data.graph}: {runs} run{'s' * (runs > 1)}, into {folder}"
+    if (folder / files.SUMMARY).exists():
+        return line + " (finished already)"
+    return line + (" (resumed)" if any(folder.glob("run-*")) else "")
+
+
+def _brief(config: Config) -> Iterator[str]:
+    yield config.model.title
+    for name in ("hops", "heads"):
+        count = getattr(config.model, name, None)
+        if count is not None:
+            yield f"{count} {name[:-1]}{'s' * (count != 1)}"
+
+
+def _told(result: RunResult, material: Material) -> str:
+    """How a run ended, in a line."""
+    show = material.task.metric.show
+    return (
+        f"{result.epochs} epochs  val {show(result.val)}  test {show(result.test)}  "
+        f"{result.seconds:.1f} s"
+    )
