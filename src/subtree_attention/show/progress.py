@@ -38,7 +38,7 @@ class Lines(Watch):
         self.epochs -= run.epoch  # those were done before
 
     def epoch(self, run: Run) -> None:
-        left = self._tick(run)
+        left = self._tick()
         if time.monotonic() - self.last >= LINE_SECONDS and left is not None:
             self.last = time.monotonic()
             self.say(f"{run.name}  epoch {run.epoch}  {scores(run)}  about {clock(left)} left")
@@ -61,10 +61,11 @@ class Lines(Watch):
         if self.total:
             self.total -= 1
 
-    def _tick(self, run: Run) -> float | None:
+    def _tick(self) -> float | None:
         """The first epoch of all warms up and starts the clock."""
         if self.since is None:
-            self.since, self.epochs = time.monotonic(), self.epochs - run.epoch
+            self.since = time.monotonic()
+            self.epochs = -sum(run.epoch for run in self.active.values())
         return self.seconds_left()
 
     def _count(self, name: str) -> None:
@@ -121,7 +122,7 @@ class Bars(Lines):
         self.display.update(self.all, description=f"{what:6}", total=total)
 
     def epoch(self, run: Run) -> None:
-        left = self._tick(run)
+        left = self._tick()
         others = f" and {len(self.active) - 1} more" if len(self.active) > 1 else ""
         note = f"{run.name}{others}  {scores(run)}" + (
             "" if left is None else f"  {clock(left)} left"

@@ -1,7 +1,7 @@
 """`fit` on data that was given: one's own graph, any PyG `Data`, or what was prepared before."""
 
 from collections.abc import Callable
-from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,8 @@ import torch
 from torch_geometric.data import Data
 
 import subtree_attention as sta
-from subtree_attention.datasets import load
+from subtree_attention.datasets import Dataset, load
 from subtree_attention.datasets.features import from_scipy
-from subtree_attention.runs import bundle
-from subtree_attention.train.loop import prepare
 from tests.samples import friends, people
 
 QUICK: dict[str, Any] = {"runs": 1, "epochs": 2, "hops": 1, "heads": 1}
@@ -31,10 +29,10 @@ def plain(classes: int = 2, **more: Any) -> Data:
 
 def test_any_data_of_pyg_will_do_and_nodes_without_a_label_are_in_no_part(tmp_path: Path) -> None:
     out = sta.fit(sta.recipe(plain(), **QUICK), tmp_path / "out", device="cpu", data=plain()).folder
-    data = sta.load_data(out)
-    for mask in (data.train_mask, data.val_mask, data.test_mask):
+    run = sta.open(out)
+    for mask in run.split:
         assert mask.any()
-        assert not (mask & (data.y < 0)).any()
+        assert not (mask & (run.dataset.y < 0)).any()
     assert len(sta.predict(out, device="cpu").ids) == 40
 
 
@@ -42,43 +40,44 @@ def test_masks_that_it_brings_are_its_split(tmp_path: Path) -> None:
     turn = torch.arange(40) % 3
     data = plain(train_mask=turn == 0, val_mask=turn == 1, test_mask=turn == 2)
     out = sta.fit(sta.recipe(data, **QUICK), tmp_path / "out", device="cpu", data=data).folder
-    assert torch.equal(sta.load_data(out).val_mask, data.val_mask & (data.y >= 0))
+    assert torch.equal(sta.open(out).split.val, data.val_mask & (data.y >= 0))
 
 
 def test_a_graph_of_the_registry_is_that_of_the_configuration(tmp_path: Path) -> None:
     config = sta.recipe("digits", encoding=2, **QUICK)
-    for data in (load("digits"), prepare(config)):
+    for data in (load("digits"), load("digits").encoded(2)):
         with pytest.raises(ValueError, match="data is 'digits', but the configuration is for"):
             sta.fit(config.replace(graph="cora"), tmp_path / "o", device="cpu", data=data)
-    with pytest.raises(ValueError, match=r"data has 2 eigenvectors .* encoding=0"):
-        sta.fit(config.replace(encoding=0), tmp_path / "o", device="cpu", data=prepare(config))
     assert not (tmp_path / "o").exists()
     results = [
         sta.fit(config, tmp_path / str(i), device="cpu", data=data).mean
-        for i, data in enumerate((load("digits"), prepare(config), None))
+        for i, data in enumerate(
+            (load("digits"), load("digits").encoded(2), load("digits").encoded(3), None)
+        )
     ]
     assert len(set(results)) == 1
 
 
-def other_features(data: Data) -> None:
-    data.x = data.x + 1
+def other_features(data: Dataset) -> Dataset:
+    return replace(data, x=data.x + 1)
 
 
-def other_labels(data: Data) -> None:
-    data.y = data.y.flip(0)
+def other_labels(data: Dataset) -> Dataset:
+    return replace(data, y=torch.where(data.y >= 0, 2 - data.y, -1))
 
 
-def other_weights(data: Data) -> None:
-    data.edge_weight = data.edge_weight * 2
+def other_weights(data: Dataset) -> Dataset:
+    return replace(data, edge_weight=data.edge_weight * 2)
 
 
-def other_masks(data: Data) -> None:
-    data.train_mask, data.val_mask = data.val_mask, data.train_mask
+def other_masks(data: Dataset) -> Dataset:
+    own = data.splits["own"]
+    return replace(data, splits={"own": torch.where(own == 1, 2, torch.where(own == 2, 1, own))})
 
 
 @pytest.mark.parametrize("change", [other_features, other_labels, other_weights, other_masks])
 def test_a_run_goes_on_with_the_very_same_graph_only(
-    change: Callable[[Data], None], tmp_path: Path
+    change: Callable[[Dataset], Dataset], tmp_path: Path
 ) -> None:
     nodes = people() | {"part": ["train", "val", "test"] * 20}
     how = {"target": "label", "weight": "strength", "split_column": "part"}
@@ -86,21 +85,20 @@ def test_a_run_goes_on_with_the_very_same_graph_only(
     config = sta.recipe(data, **QUICK)
     sta.fit(config, tmp_path / "out", device="cpu", data=data)
     sta.fit(config, tmp_path / "out", device="cpu", data=data, resume=True)
-    other = copy(data)
-    change(other)
-    assert bundle.fingerprint(other) != bundle.fingerprint(data)
+    other = change(data)
+    assert other.fingerprint() != data.fingerprint()
     with pytest.raises(ValueError, match="was started on another graph"):
         sta.fit(config, tmp_path / "out", device="cpu", data=other, resume=True)
 
 
 def test_the_columns_of_sparse_features_are_part_of_a_graph() -> None:
-    def graph(column: int) -> Data:
+    def graph(column: int) -> Dataset:
         data = plain()
         data.x = from_scipy(scipy.sparse.eye_array(40, 400, k=column).tocsr())
         return sta.from_pyg(data)
 
-    assert bundle.fingerprint(graph(0)) == bundle.fingerprint(graph(0))
-    assert bundle.fingerprint(graph(0)) != bundle.fingerprint(graph(1))
+    assert graph(0).fingerprint() == graph(0).fingerprint()
+    assert graph(0).fingerprint() != graph(1).fingerprint()
 
 
 @pytest.mark.parametrize(
