@@ -67,6 +67,38 @@ def test_no_module_takes_the_place_of_a_public_name() -> None:
     assert not [name for name in both if not isinstance(getattr(sta, name), ModuleType)]
 
 
+# --------------------------------------------------------------------------------- starts at once
+
+
+def fastest(*commands: list[str], rounds: int) -> list[float]:
+    """Processor seconds of each command: the least of its rounds, in which they take turns."""
+    times: list[list[float]] = [[] for _ in commands]
+    for _ in range(rounds):
+        for command, seconds in zip(commands, times, strict=True):
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                env=HERE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            _, _, used = os.wait4(process.pid, 0)
+            process.returncode = 0  # it was waited for, here
+            seconds.append(used.ru_utime + used.ru_stime)
+    return [min(seconds) for seconds in times]
+
+
+def test_help_and_a_mistake_are_answered_at_once() -> None:
+    sta = ["-m", "subtree_attention"]
+    libraries, *ours = fastest(
+        ["-c", "import typer, rich"],
+        [*sta, "--help"],
+        [*sta, "train", "--help"],
+        [*sta, "train", "--hopps", "3"],
+        rounds=6,
+    )
+    assert max(ours) - libraries <= 0.3
+
+
 # ------------------------------------------------------------------------------------------ Ctrl-C
 
 START = """
