@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .datasets import from_tables as from_tables
     from .explanations import Explainer as Explainer
     from .explanations import Explanation as Explanation
-    from .explanations import STAExplainer as STAExplainer
     from .explanations import explain as explain
+    from .explanations.pyg import STAExplainer as STAExplainer
     from .graph import Graph as Graph
     from .nn import STAGNN as STAGNN
     from .nn import STAConv as STAConv
@@ -43,7 +43,7 @@ _HOMES = {
     "Explanation": "explanations",
     "Graph": "graph",
     "STAConv": "nn",
-    "STAExplainer": "explanations",
+    "STAExplainer": "explanations.pyg",
     "SavedRun": "runs",
     "aggregation": "nn",
     "attention": "ops",

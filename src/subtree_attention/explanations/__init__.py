@@ -1,8 +1,10 @@
-"""Why a prediction was made: the exact parts of a root's logits, by hop, head and source node."""
+"""Why a prediction was made: the exact parts of a root's logits, by hop, head and source node.
+
+`pyg.STAExplainer` is the same for PyG, which only that module imports.
+"""
 
 from .explainer import Explainer, explain
 from .explanation import GLOBAL, Explanation, Level, Rest, Source
-from .pyg import STAExplainer
 from .walks import Walk
 
 __all__ = [
@@ -11,7 +13,6 @@ __all__ = [
     "Explanation",
     "Level",
     "Rest",
-    "STAExplainer",
     "Source",
     "Walk",
     "explain",
