@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from subtree_attention.train.loop import choose_device
 
 from subtree_attention import _check, cli
 from subtree_attention.cli.app import (
@@ -19,7 +20,6 @@ from subtree_attention.cli.app import (
     out_console,
 )
 from subtree_attention.runs import folder as store
-from subtree_attention.train.loop import choose_device
 
 app = typer.Typer(
     name="python -m experiments",
@@ -166,12 +166,13 @@ def reproduce(
 
     CUDA_VISIBLE_DEVICES=1 python -m experiments reproduce all   a second GPU joins in
     """
+    from subtree_attention.train.loop import TOGETHER
+
     from experiments.reproduce import command
     from experiments.reproduce.progress import RunBars, RunLines, Watch
     from experiments.reproduce.queue import default_processes
     from experiments.reproduce.store import DEFAULT, Store
     from experiments.reproduce.training import Place
-    from subtree_attention.train.loop import TOGETHER
 
     store_of_records = Store(results or DEFAULT)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from subtree_attention.train.loop import TOGETHER
 from torch import Tensor, nn
 
 from experiments.attentions import (
@@ -32,7 +33,6 @@ from subtree_attention.datasets.features import is_csr
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
 from subtree_attention.tasks.metrics import LOSSES
-from subtree_attention.train.loop import TOGETHER
 from subtree_attention.train.step import EAGER_EPOCHS, Trainer
 
 LR, WEIGHT_DECAY = 0.01, 5e-4  # of PyG's models

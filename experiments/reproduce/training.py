@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from subtree_attention.train.config import Config
+from subtree_attention.train.loop import TOGETHER, can_capture, prepare
 from torch import nn
 from torch_geometric.data import Data
 
@@ -33,8 +35,6 @@ from subtree_attention import datasets
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
 from subtree_attention.runs.folder import environment
-from subtree_attention.train.config import Config
-from subtree_attention.train.loop import TOGETHER, can_capture, prepare
 from subtree_attention.train.run import Diverged, Epoch, Run, train_together
 from subtree_attention.train.step import Trainer
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .encoding import LaplacianEncoding
     from .loading import load
     from .splits import Split, random_split
-    from .tables.build import apply_schema, from_networkx, from_tables, join_tables
     from .tables.read import TableError
     from .tables.schema import TableNotes, TableSchema
+    from .tabular import apply_schema, from_networkx, from_tables, join_tables
 
 _HOMES = {
     "arrays": ("as_dataset", "from_npz", "from_pyg"),
@@ -27,7 +27,7 @@ _HOMES = {
     "encoding": ("LaplacianEncoding",),
     "loading": ("load",),
     "splits": ("Split", "random_split"),
-    "tables.build": ("apply_schema", "from_networkx", "from_tables", "join_tables"),
+    "tabular": ("apply_schema", "from_networkx", "from_tables", "join_tables"),
     "tables.read": ("TableError",),
     "tables.schema": ("TableNotes", "TableSchema"),
 }

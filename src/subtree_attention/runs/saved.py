@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from .. import datasets, io, tasks
 from ..config import Config
 from ..datasets import Dataset, Split
-from ..datasets.tables.build import apply_schema, join_tables
+from ..datasets.tabular import apply_schema, join_tables
 from ..graph import Graph
 from ..io import FileError
 from ..nn import build

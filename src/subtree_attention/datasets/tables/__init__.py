@@ -1,4 +1,4 @@
-"""The user's own graphs: from tables of nodes and edges to a `Dataset` that knows its columns.
+"""The user's own tables: reading them, and how their columns become features; see `..tabular`.
 
 Tables are read with polars: `pip install "subtree-attention[tables]"`.
 """

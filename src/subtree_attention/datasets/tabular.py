@@ -11,15 +11,15 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from ..dataset import Dataset
-from ..features import from_scipy, is_csr, to_scipy
-from ..splits import own_codes
-from .edges import Edges, find_ends, read_edges, simple
-from .infer import fit_columns
-from .labels import find_classes, rare, read_labels, read_split
-from .lazy import pl
-from .read import Table, TableError, counted, read_table
-from .schema import TableNotes, TableSchema, encode
+from .dataset import Dataset
+from .features import from_scipy, is_csr, to_scipy
+from .splits import own_codes
+from .tables.edges import Edges, find_ends, read_edges, simple
+from .tables.infer import fit_columns
+from .tables.labels import find_classes, rare, read_labels, read_split
+from .tables.lazy import pl
+from .tables.read import Table, TableError, counted, read_table
+from .tables.schema import TableNotes, TableSchema, encode
 
 
 def from_tables(
