@@ -12,29 +12,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch_geometric.data import Data
-
-from experiments.benchmarks.large_graph import CLASSES, main
-from subtree_attention import STAGNN, Explainer, Graph
-from subtree_attention.show.explanation import Names, to_dict
+from experiments.benchmarks.large_graph import main
+from subtree_attention import SavedRun
+from subtree_attention.show.explanation import explainer, to_dict
 
 
-def measure(model: STAGNN, data: Data, graph: Graph, roots: int) -> dict[str, Any]:
+def measure(run: SavedRun, roots: int) -> dict[str, Any]:
     """Median milliseconds over the first roots, after one that is not counted."""
-    built, explainer = timed(partial(Explainer, model, data.x, graph))
-    names, times = Names(data, CLASSES), []
+    built, explain = timed(partial(explainer, run))
+    times = []
     for root in range(roots + 1):
-        explained, explanation = timed(partial(explainer, root))
+        explained, explanation = timed(partial(explain, root))
         summed, _ = timed(partial(explanation.importance, explanation.predicted))
-        told, _ = timed(partial(to_dict, explanation, names))
+        told, _ = timed(partial(to_dict, run, explanation))
         times.append((explained, summed, told))
     columns = zip(*times[1:], strict=True)
     medians = [round(statistics.median(column), 2) for column in columns]
     result = dict(zip(("explanation", "importance", "report"), medians, strict=True))
     result |= {"build": round(built, 2), "reached": len(explanation.levels[-1].nodes)}
-    print(
-        f"{model.conv.hops} hops: " + ", ".join(f"{name} {value}" for name, value in result.items())
-    )
+    print(f"{explain.hops} hops: " + ", ".join(f"{name} {value}" for name, value in result.items()))
     return result
 
 

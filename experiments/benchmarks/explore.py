@@ -17,19 +17,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch_geometric.data import Data
-
 from experiments.benchmarks.large_graph import main
-from subtree_attention import STAGNN, Graph
+from subtree_attention import SavedRun
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import address, listen, server
 
 
-def measure(model: STAGNN, data: Data, graph: Graph, roots: int) -> dict[str, Any]:
+def measure(run: SavedRun, roots: int) -> dict[str, Any]:
     """Milliseconds of each kind of view, median and largest, after a root that is not counted."""
-    hops = model.conv.hops
+    hops = run.config.model.hops
     started = time.perf_counter()
-    views = Views(model, data, graph, "random")
+    views = Views(run)
     built = time.perf_counter() - started
     times: dict[str, list[float]] = {"first": [], "switch": [], "all": []}
     with served(views) as url:

@@ -5,10 +5,14 @@ import json
 import pytest
 import torch
 from rich.console import Console
-from torch_geometric.data import Data
 
-from subtree_attention import STAGNN, explain, load, load_data
-from subtree_attention.show.explanation import Names, plain, show, to_dict
+import subtree_attention as sta
+from subtree_attention import STAGNN, Dataset, explain
+from subtree_attention.config import STAGNNSettings
+from subtree_attention.nn import build
+from subtree_attention.show.explanation import describe, show, to_dict
+from subtree_attention.show.text import counted, percent, plain, signed
+from tests.show.made import made_run
 
 EVIL = "[red]x[/red]\x1b[2J"
 
@@ -20,17 +24,15 @@ def data():
     ring = torch.stack([torch.arange(9), torch.arange(1, 10) % 9])
     edges = torch.cat([spokes, spokes.flip(0), ring, ring.flip(0)], dim=1)
     y = torch.tensor([0, 1, 2, 0, 1, 2, -1, 0, 1])
-    train = torch.tensor([True] * 5 + [False] * 4)
     ids = [f"paper-{node}" for node in range(8)] + [EVIL]
-    classes = ["[bold]logic[/bold]", "vision", "speech"]
-    x = torch.randn(9, 5)
-    return Data(x, edges, y=y, train_mask=train, ids=ids, classes=classes)
+    classes = ("[bold]logic[/bold]", "vision", "speech")
+    return Dataset(torch.randn(9, 5), edges, y, ids=ids, classes=classes)
 
 
-def told(data, root=0, model=None, **options):
+def told(data, root=0, model=None, temperature=1.0, **options):
     model = STAGNN(5, 8, 3) if model is None else model
-    explanation = explain(model, data.x, data.edge_index, root)
-    return to_dict(explanation, Names(data, 3), **options)
+    run = made_run(model, data, torch.tensor([True] * 5 + [False] * 4), temperature)
+    return to_dict(run, explain(model, data.x, run.graph, root), **options)
 
 
 def shown(report) -> str:
@@ -43,7 +45,7 @@ def shown(report) -> str:
 @pytest.mark.parametrize("top", [0, 2, 100])
 @pytest.mark.parametrize("options", [{}, {"cls": 1}, {"hops": 1}, {"by": "contribution"}])
 def test_all_parts_add_up_to_the_logits(data, top, options):
-    model = STAGNN(5, 8, 3, global_attention=True)
+    model = build(STAGNNSettings(hidden_channels=8, global_attention=True), 5, 3)
     report = told(data, model=model, top=top, **options)
     json.dumps(report, allow_nan=False)
     for place in range(2):
@@ -77,12 +79,23 @@ def test_the_explained_class_and_its_rival(data):
     ]
 
 
+def test_probabilities_are_calibrated(data):
+    model = STAGNN(5, 8, 3)
+    report = told(data, model=model, temperature=2.5)
+    expected = torch.softmax(model(data.x, data.edge_index)[0] / 2.5, 0).sort(descending=True)
+    assert report["probability"] == pytest.approx(expected.values[:2].tolist(), abs=1e-5)
+    text = shown(report)
+    assert "probabilities are calibrated" in text
+    for logit, probability in zip(report["logit"], report["probability"], strict=True):
+        assert f": {logit:.3f} ({100 * probability:.1f} %)" in text
+
+
 def test_a_single_logit_has_no_rival(data):
-    model, data = STAGNN(5, 8, 1, heads=2), Data(data.x, data.edge_index)
-    report = to_dict(explain(model, data.x, data.edge_index, 0), Names(data, 1))
+    data = data._with(y=torch.full((9,), -1), classes=("size",))  # no classification
+    report = told(data, model=STAGNN(5, 8, 1, heads=2))
     assert report["rival"] is None
     assert len(report["logit"]) == len(report["levels"][1]["sources"][0]["contribution"]) == 1
-    assert "class 0" in shown(report)
+    assert "logit of size" in shown(report)
 
 
 def test_labels_splits_and_walks_are_those_of_the_nodes(data):
@@ -117,7 +130,8 @@ def test_ids_and_classes_are_text_and_never_markup(data):
 
 
 def test_the_terminal_shows_every_level_and_the_sum(data):
-    report = told(data, own_logits=torch.tensor([1.25, 1.25, 1.25]))
+    report = told(data)
+    report["model_logit"] = [1.25, 1.25]
     text = shown(report)
     for level in report["levels"]:
         assert f"hop {level['hop']}" in text
@@ -127,48 +141,37 @@ def test_the_terminal_shows_every_level_and_the_sum(data):
     assert f"add up to {report['logit'][0]:.6f}; the model's own logit is 1.250000" in text
 
 
-class TestNames:
-    def test_ids_are_found_and_near_ones_named(self, data):
-        names = Names(data, 3)
-        assert names.find("paper-4") == 4
-        with pytest.raises(ValueError, match=r"no node 'papr-4' among 9 ids. Near: 'paper-4'"):
-            names.find("papr-4")
+def test_without_labels_and_parts_nothing_is_known(data):
+    bare = Dataset(data.x, data.edge_index, torch.full((9,), -1), classes=data.classes)
+    run = made_run(STAGNN(5, 8, 3), bare, torch.zeros(9, dtype=torch.bool))
+    assert describe(run, 4) == {"node": "4", "label": None, "split": None}
 
-    @pytest.mark.parametrize("name", ["9", "-1", "x", "1.0", ""])
-    def test_numbers_where_there_are_no_ids(self, data, name):
-        names = Names(Data(data.x, data.edge_index), 3)
-        assert names.find("8") == 8
-        with pytest.raises(ValueError, match=f"no node '{name}': this graph has nodes 0 to 8"):
-            names.find(name)
 
-    def test_classes_by_name_or_number(self, data):
-        names = Names(data, 3)
-        assert (names.find_class("vision"), names.find_class("2")) == (1, 2)
-        with pytest.raises(ValueError, match=r"unknown class 'visio'. Did you mean 'vision'"):
-            names.find_class("visio")
-        with pytest.raises(ValueError, match="unknown class '3'"):
-            names.find_class("3")
-
-    def test_without_labels_and_masks_nothing_is_known(self, data):
-        described = Names(Data(data.x, data.edge_index), 3).describe(4)
-        assert described == {"node": "4", "label": None, "split": None}
+def test_numbers_are_written_one_way():
+    assert (percent(0.12345), percent(0.5, 1), percent(None), percent(float("nan"))) == (
+        "12.35",
+        "50.0",
+        "-",
+        "-",
+    )
+    assert (signed(0.5), signed(-2)) == ("+0.500", "-2.000")
+    assert (counted(1), counted(2000), counted(0, "other")) == ("1 node", "2,000 nodes", "0 others")
 
 
 class TestCommand:
-    def test_json_holds_the_models_own_logits(self, trained, run_sta):
-        code, out, err = run_sta("explain", str(trained), "7", "--json", "--top", "3")
+    def test_json_holds_the_models_own_logits(self, digits, run_sta):
+        code, out, err = run_sta("explain", str(digits), "7", "--json", "--top", "3")
         assert (code, err) == (0, "")
-        report, model, data = json.loads(out), load(trained), load_data(trained)
-        logits = model(data.x, data.edge_index)[7]
-        assert report["logits"] == pytest.approx(logits.tolist(), abs=1e-4)
+        report, run = json.loads(out), sta.open(digits)
+        assert report["logits"] == pytest.approx(run.logits[7].tolist(), abs=1e-4)
         assert report["model_logit"] == pytest.approx(report["logit"], abs=1e-4)
-        assert report["label"] == f"class {int(data.y[7])}"
+        assert report["label"] == run.dataset.label(7)
         assert [len(level["sources"]) for level in report["levels"]] == [1, 3, 3]
 
-    def test_the_tree_and_the_table(self, trained, run_sta):
-        code, out, _ = run_sta("explain", str(trained), "7", "--class", "3", "--hops", "1")
+    def test_the_tree_and_the_table(self, digits, run_sta):
+        code, out, _ = run_sta("explain", str(digits), "7", "--class", "3", "--hops", "1")
         assert code == 0
-        for words in ("node 7", "logit of class 3", "hop 1", "others", "head 4", "bias", "add up"):
+        for words in ("node 7", "logit of 3", "hop 1", "others", "head 4", "bias", "add up"):
             assert words in out
         assert "against" in out or "runner-up" in out
 
@@ -182,8 +185,8 @@ class TestCommand:
             (["7", "--by", "size"], "unknown order 'size'"),
         ],
     )
-    def test_a_mistake_is_one_line(self, trained, run_sta, arguments, message):
-        code, out, err = run_sta("explain", str(trained), *arguments)
+    def test_a_mistake_is_one_line(self, digits, run_sta, arguments, message):
+        code, out, err = run_sta("explain", str(digits), *arguments)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert message in err
 

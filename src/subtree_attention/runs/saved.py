@@ -181,16 +181,20 @@ def open(folder: Folder, *, device: str = "auto") -> SavedRun:
         folder: what `sta train` wrote, or one run in it (`OUT/run-1`).
         device: "cpu", "cuda", "cuda:1", ... or "auto".
     """
-    runs = open_all(folder, device=device)
-    if len(runs) == 1:
-        return runs[0]
-    return max(runs, key=lambda run: runs[0].task.metric.sign * run.result.val)
+    return best(open_all(folder, device=device))
 
 
 def open_all(folder: Folder, *, device: str = "auto") -> list[SavedRun]:
     """Every finished run of a folder."""
     place = choose_device(device)
     return [SavedRun(path, place) for path in files.finished_runs(Path(folder))]
+
+
+def best(runs: list[SavedRun]) -> SavedRun:
+    """The one with the best validation score."""
+    if len(runs) == 1:
+        return runs[0]
+    return max(runs, key=lambda run: runs[0].task.metric.sign * run.result.val)
 
 
 def sharing(runs: list[SavedRun]) -> list[SavedRun]:

@@ -19,11 +19,13 @@ class Scores:
     quality: Quality
 
 
+def score(run: SavedRun) -> Scores:
+    """A run on the split that it was trained on, by its calibrated probabilities."""
+    test, y = run.split.test.numpy(), run.dataset.y.numpy()
+    found = run.task.quality(run.logits[test] / run.temperature, y[test])
+    return Scores(run, *run.scores(), found)
+
+
 def evaluate(folder: Folder, *, device: str = "auto") -> list[Scores]:
     """Every finished run below a folder, or the one run that the folder is."""
-    scores = []
-    for run in sharing(open_all(folder, device=device)):
-        test, y = run.split.test.numpy(), run.dataset.y.numpy()
-        found = run.task.quality(run.logits[test] / run.temperature, y[test])
-        scores.append(Scores(run, *run.scores(), found))
-    return scores
+    return [score(run) for run in sharing(open_all(folder, device=device))]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
 
 from ..io import write_bytes
 from ..runs import Predictions, Scores
+from ..runs.saved import best
 from ..tasks import of as task_of
 from ..tasks.calibration import Calibration
-from ..tasks.quality import draw_confusion, most_confused
+from ..tasks.quality import most_confused
 from ..train.fit import Result
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+from . import confusion
+from .text import percent, plain
 
 CLASSES_SHOWN = 15
 """Classes up to which the confusion matrix is a table; of more, the worst pairs are listed."""
@@ -24,18 +25,13 @@ CLASSES_SHOWN = 15
 
 def show_result(result: Result, console: Console) -> None:
     """The runs of a configuration, their mean and their deviation."""
-    from rich.table import Table
-
     metric = task_of(result.config.task).metric
-    title = f"{result.config.model.title} on {result.config.data.graph}: test {metric.label}"
-    table, runs = Table(title=title), result.runs
-    for column in ("run", "test", "validation", "best epoch", "epochs", "seconds"):
-        table.add_column(column, justify="right")
+    title = f"{result.config.model.title} on {plain(result.config.data.graph)}: test {metric.label}"
+    headings = ("run", "test", "validation", "best epoch", "epochs", "seconds")
+    table, runs = _table(*headings, title=title), result.runs
     for run in runs:
-        scores = (metric.show(run.test), metric.show(run.val))
-        table.add_row(
-            str(run.run), *scores, str(run.best_epoch), str(run.epochs), f"{run.seconds:.1f}"
-        )
+        numbers = (str(run.run), metric.show(run.test), metric.show(run.val))
+        table.add_row(*numbers, str(run.best_epoch), str(run.epochs), f"{run.seconds:.1f}")
     table.add_section()
     table.add_row(
         "mean",
@@ -53,13 +49,10 @@ def show_result(result: Result, console: Console) -> None:
 
 def show_scores(scores: list[Scores], console: Console) -> None:
     """The metric of each run, now and when it was trained."""
-    from rich.table import Table
-
     run = scores[0].run
     metric = run.task.metric
-    table = Table(title=f"{run.config.data.graph}: {metric.label}")
-    for column in ("run", "train", "validation", "test", "test when trained"):
-        table.add_column(column, justify="right")
+    headings = ("run", "train", "validation", "test", "test when trained")
+    table = _table(*headings, title=f"{plain(run.config.data.graph)}: {metric.label}")
     for score in scores:
         values = (score.train, score.val, score.test, score.run.result.test)
         table.add_row(str(score.run.result.run), *map(metric.show, values))
@@ -69,35 +62,31 @@ def show_scores(scores: list[Scores], console: Console) -> None:
 def show_quality(scores: list[Scores], console: Console) -> None:
     """More scores of the test nodes, a line for each run."""
     console.print("\ntest nodes (%)")
-    table = _plain("run", "accuracy", "macro F1", "ROC-AUC", "calibration error")
+    table = _table("run", *scores[0].quality.named())
     for score in scores:
-        found = score.quality
-        values = (found.accuracy, found.macro_f1, found.roc_auc, found.calibration_error)
-        table.add_row(str(score.run.result.run), *(_percent(value) for value in values))
+        table.add_row(str(score.run.result.run), *map(percent, score.quality.named().values()))
     console.print(table)
 
 
 def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None:
     """The confusion matrix of the run with the best validation score; and as a picture."""
-    from rich.markup import escape
-
-    best = max(scores, key=lambda score: score.run.task.metric.sign * score.val)
-    number, run = best.run.result.run, best.run
-    confusion, classes = best.quality.confusion, list(run.dataset.classes)
+    run = best([score.run for score in scores])
+    counts = next(score.quality.confusion for score in scores if score.run is run)
+    number, classes = run.result.run, run.dataset.classes
+    names = [plain(name) for name in classes]
     if len(classes) <= CLASSES_SHOWN:
         console.print(f"test nodes of run {number}: true class in rows, predicted in columns")
-        table = _plain("", *(escape(name) for name in classes))
-        for name, row in zip(classes, confusion, strict=True):
-            table.add_row(escape(name), *(f"{count:,}" for count in row))
+        table = _table("", *names)
+        for name, row in zip(names, counts, strict=True):
+            table.add_row(name, *(f"{count:,}" for count in row))
     else:
         console.print(f"test nodes of run {number}: what is taken for what most often")
-        table = _plain("true", "predicted", "nodes")
-        for true, predicted, count in most_confused(confusion, 10):
-            table.add_row(escape(classes[true]), escape(classes[predicted]), f"{count:,}")
+        table = _table("true", "predicted", "nodes")
+        for true, predicted, count in most_confused(counts, 10):
+            table.add_row(names[true], names[predicted], f"{count:,}")
     console.print(table)
-    picture = draw_confusion(
-        confusion, classes, f"{run.config.data.graph}, test nodes of run {number}"
-    )
+    title = f"{run.config.data.graph}, test nodes of run {number}"
+    picture = confusion.draw(counts, classes, title)
     if picture is None:
         line = 'no picture: it needs matplotlib, pip install "subtree-attention[plot]"'
     else:
@@ -120,9 +109,9 @@ def show_calibration(calibration: Calibration, console: Console) -> None:
         "found on the validation nodes (NLL: negative log-likelihood, ECE: expected calibration "
         "error in %)"
     )
-    table = _plain("", "nodes", "NLL", "calibrated", "ECE", "calibrated")
+    table = _table("", "nodes", "NLL", "calibrated", "ECE", "calibrated")
     for name, trust in (("validation", calibration.val), ("test", calibration.test)):
-        nll, ece = (f"{value:.4f}" for value in trust.nll), (_percent(v) for v in trust.ece)
+        nll, ece = (f"{value:.4f}" for value in trust.nll), map(percent, trust.ece)
         table.add_row(name, f"{trust.nodes:,}", *nll, *ece)
     console.print(table)
 
@@ -133,20 +122,13 @@ def known_labels(predictions: Predictions) -> str | None:
     if not known.any():
         return None
     right = predictions.probabilities.argmax(1)[known] == predictions.labels[known]
-    return (
-        f"{int(right.sum()):,} of {len(right):,} nodes with a label are right ({right.mean():.1%})"
-    )
+    share = percent(right.mean(), 1)
+    return f"{int(right.sum()):,} of {len(right):,} nodes with a label are right ({share}%)"
 
 
-def _plain(*headings: str) -> Table:
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    table = Table(box=SIMPLE)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left")
+def _table(*headings: str, title: str | None = None) -> Table:
+    """A frame for what has a title; columns of numbers behind one of names."""
+    table = Table(title=title) if title else Table(box=SIMPLE)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place or title else "left")
     return table
-
-
-def _percent(value: float) -> str:
-    return "-" if math.isnan(value) else f"{100 * value:.2f}"

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from rich.console import Console
+from rich.table import Table
 
 from ..datasets.tables.schema import TableNotes
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from .text import plain, visible
 
 SHOWN = 40
 """Columns that are listed; the rest is counted."""
 
 
-def show(report: TableNotes, console: Console) -> None:
+def show(notes: TableNotes, console: Console) -> None:
     """Print a line for each column, and the notes."""
-    from rich.markup import escape
-    from rich.table import Table
-
     table = Table(title="columns of the nodes")
-    for heading in ("column", "kind"):
-        table.add_column(heading)
-    for heading in ("width", "missing", "unseen"):
-        table.add_column(heading, justify="right")
-    table.add_column("note")
-    for line in report.columns[:SHOWN]:
+    for heading in ("column", "kind", "width", "missing", "unseen", "note"):
+        number = heading in ("width", "missing", "unseen")
+        table.add_column(heading, justify="right" if number else "left")
+    for line in notes.columns[:SHOWN]:
         numbers = (line.width, line.missing, line.unseen)
-        table.add_row(escape(line.name), line.kind, *(f"{n:,}" for n in numbers), escape(line.note))
+        table.add_row(plain(line.name), line.kind, *(f"{n:,}" for n in numbers), plain(line.note))
     console.print(table)
-    if len(report.columns) > SHOWN:
-        console.print(f"and {len(report.columns) - SHOWN:,} columns more")
-    for note in report.words:
-        console.print(note, soft_wrap=True, markup=False)
+    if len(notes.columns) > SHOWN:
+        console.print(f"and {len(notes.columns) - SHOWN:,} columns more")
+    for note in notes.words:
+        console.print(visible(note), soft_wrap=True, markup=False)

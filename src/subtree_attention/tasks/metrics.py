@@ -89,6 +89,7 @@ class Metric:
         title: for people.
         scores: `(labels [N], masks [S, N])` -> a function of logits [N, C] that gives [S].
         sign: 1 where higher is better, -1 where lower is.
+        unit, scale: in which it is written, and how many of them one is.
         two_classes: whether it is for two classes only.
     """
 
@@ -96,16 +97,18 @@ class Metric:
     title: str
     scores: Callable[[Tensor, Tensor], Score]
     sign: int = 1
+    unit: str = "%"
+    scale: float = 100
     two_classes: bool = False
 
     @property
     def label(self) -> str:
         """Title and unit, for the head of a table."""
-        return f"{self.title} (%)"
+        return f"{self.title} ({self.unit})"
 
     def show(self, value: float | None) -> str:
         """A score as it is printed, without its unit."""
-        return "-" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+        return "-" if value is None or math.isnan(value) else f"{self.scale * value:.2f}"
 
 
 METRICS = {

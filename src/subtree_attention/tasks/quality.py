@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
 from .calibration import calibration_error, softmax
+from .metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,15 @@ class Quality:
     roc_auc: float
     calibration_error: float
     confusion: np.ndarray
+
+    def named(self) -> dict[str, float]:
+        """The scores by what people call them."""
+        return {
+            METRICS["accuracy"].title: self.accuracy,
+            "macro F1": self.macro_f1,
+            METRICS["roc_auc"].title: self.roc_auc,
+            "calibration error": self.calibration_error,
+        }
 
 
 def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
@@ -64,37 +73,3 @@ def most_confused(confusion: np.ndarray, count: int) -> list[tuple[int, int, int
     order = np.argsort(-wrong, axis=None, kind="stable")[:count]
     pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
     return [(int(i), int(j), int(wrong[i, j])) for i, j in pairs if wrong[i, j]]
-
-
-def draw_confusion(confusion: np.ndarray, classes: list[str], title: str) -> bytes | None:
-    """The confusion matrix as a PNG, rows scaled to shares; None without matplotlib."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot as plt
-    except ImportError:
-        return None
-    from io import BytesIO
-
-    share = confusion / np.maximum(confusion.sum(1, keepdims=True), 1)
-    size = 3 + 0.35 * min(len(classes), 40)
-    with plt.style.context("default"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # names in any script
-        figure, axes = plt.subplots(figsize=(size + 1, size), layout="constrained")
-        image = axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-        figure.colorbar(image, label="share of the true class", shrink=0.8)
-        axes.set(xlabel="predicted", ylabel="true", title=title)
-        if len(classes) <= 40:
-            names = [name if len(name) <= 20 else name[:19] + "…" for name in classes]
-            names = [name.replace("$", r"\$") for name in names]  # no formula of ours
-            axes.set_xticks(range(len(names)), names, rotation=90)
-            axes.set_yticks(range(len(names)), names)
-        if len(classes) <= 15:
-            for (i, j), nodes in np.ndenumerate(confusion):
-                ink = "white" if share[i, j] > 0.5 else "black"
-                axes.text(j, i, f"{nodes:,}", ha="center", va="center", color=ink, fontsize=8)
-        content = BytesIO()
-        figure.savefig(content, format="png", dpi=120)
-        plt.close(figure)
-    return content.getvalue()

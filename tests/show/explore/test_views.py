@@ -2,39 +2,43 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
 
-from subtree_attention import STAGNN, Graph, load, load_data
+from subtree_attention import Dataset, open
+from subtree_attention.config import STAGNNSettings
+from subtree_attention.nn import build
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.subtree import NODES, share_out
 from subtree_attention.show.explore.views import UnknownNode
 from tests.show.explore.odd import HOSTILE, ODD
+from tests.show.made import made_run
 
 
 @pytest.fixture(scope="module")
 def large():
     """A graph of which only a part can be drawn, with global attention beside."""
     torch.manual_seed(0)
-    data = Data(torch.randn(400, 6), torch.randint(400, (2, 2400)), y=torch.randint(9, (400,)))
-    model = STAGNN(6, 16, 9, hops=4, heads=4, global_attention=True).eval()
-    graph = Graph(data.edge_index, 400)
-    return Views(model, data, graph, "large"), model(data.x, graph).detach()
+    y = torch.randint(9, (400,))
+    data = Dataset(torch.randn(400, 6), torch.randint(400, (2, 2400)), y, name="large")
+    settings = STAGNNSettings(hidden_channels=16, hops=4, heads=4, global_attention=True)
+    run = made_run(build(settings, 6, 9), data, temperature=1.7)
+    return Views(run), run
 
 
 @pytest.mark.parametrize("hops", [0, 2, 4])
 @pytest.mark.parametrize("head", [None, 1, 4])
 @pytest.mark.parametrize("by", ["attention", "contribution"])
 def test_the_parts_add_up_to_the_models_logit(large, hops, head, by):
-    views, logits = large
-    for cls in (None, "class 7"):
+    views, run = large
+    for cls in (None, "7"):
         view = views.node("33", hops, head, by, cls)
         parts, place = view["parts"], views.graph()["classes"].index(view["class"])
         names = ("others_contribution", "beyond", "other_heads", "bias")
         whole = sum(source["contribution"] for source in parts["sources"])
         whole += sum(parts[name] for name in names)
-        assert whole == pytest.approx(float(logits[33, place]), abs=1e-5)
+        assert whole == pytest.approx(run.logits[33, place], abs=1e-5)
         assert parts["logit"] == pytest.approx(whole, abs=1e-5)
         assert (parts["other_heads"] == 0) == (head is None)
         heads = sum(sum(level["heads"]) for level in view["levels"])
@@ -75,31 +79,26 @@ def test_small_levels_are_drawn_whole():
     assert share_out([1] * 70, 60) == [1] * 70
 
 
-def test_probabilities_and_lists_are_the_models(views, own_run):
-    model, data = load(own_run), load_data(own_run)
-    shares = torch.softmax(model(data.x, data.edge_index).detach(), 1)
+def test_probabilities_and_lists_are_the_runs(views, own_run):
+    run = open(own_run)
     for node, id in enumerate(ODD):
         view = views.node(id)
-        assert view["probabilities"] == pytest.approx(shares[node].tolist(), abs=1e-5)
-        assert view["predicted"] == data.classes[int(shares[node].argmax())]
-    sure = shares.max(1).values
-    listed = [node["probability"] for node in views.listed("confident")]
-    assert listed == pytest.approx(sure.sort(descending=True).values[:20].tolist(), abs=1e-5)
-    listed = [node["probability"] for node in views.listed("uncertain")]
-    assert listed == pytest.approx(sure.sort().values[:20].tolist(), abs=1e-5)
+        assert view["probabilities"] == run.probabilities[node].tolist()
+        assert view["predicted"] == run.dataset.classes[run.probabilities[node].argmax()]
+    sure = np.sort(run.probabilities.max(1))
+    assert [node["probability"] for node in views.listed("confident")] == sure[::-1][:20].tolist()
+    assert [node["probability"] for node in views.listed("uncertain")] == sure[:20].tolist()
 
 
 def test_mistakes_are_wrong_and_the_surest_first(large):
-    views, logits = large
+    views, run = large
     mistakes = views.listed("mistakes")
     assert all(node["label"] != node["predicted"] for node in mistakes)
     sure = [node["probability"] for node in mistakes]
     assert sure == sorted(sure, reverse=True)
-    wrong = logits.argmax(1) != torch.tensor(
-        [int(views.search(str(i))[0]["label"][6:]) for i in range(400)]
-    )
+    wrong = run.logits.argmax(1) != run.dataset.y.numpy()
     assert views.graph()["mistakes"] == int(wrong.sum())
-    assert sure[0] == pytest.approx(float(logits.softmax(1).max(1).values[wrong].max()), abs=1e-6)
+    assert sure[0] == run.probabilities.max(1)[wrong].max()
 
 
 def test_a_node_without_a_label_is_no_mistake(views):

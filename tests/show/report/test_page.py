@@ -4,22 +4,26 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from subtree_attention.runs.evaluate import evaluate_folder
+import torch
 
 import subtree_attention as sta
+from subtree_attention import nn as models
+from subtree_attention.config import MODELS, Settings, option
+from subtree_attention.runs import evaluate
 from subtree_attention.show.report import gather, render
 from subtree_attention.show.report.charts import Line, chart, spread, ticks
 from subtree_attention.show.report.words import describe
 from tests.samples import friends, people
+from tests.show.conftest import HOSTILE
 
 Outcome = tuple[int, str, str]
-HOSTILE = "<script>alert('x')</script>\"' onload=\"y\u202e"
-"""Markup, quotes that would end an attribute, and a mark that turns the line round."""
 
 
 class Page(HTMLParser):
@@ -47,28 +51,6 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if "style" not in self.open:
             self.words.append(data)
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short run on tables whose ids, classes and columns are as hostile as can be."""
-    nodes = people(90)
-    nodes["id"] = [f"{HOSTILE}{id}" for id in nodes["id"]]
-    nodes["label"] = [None if name is None else f"{HOSTILE}{name}" for name in nodes["label"]]
-    nodes = {f"{HOSTILE}{name}" if name == "age" else name: v for name, v in nodes.items()}
-    del nodes["city"], nodes["about"]  # so that the model is wrong about some
-    edges = friends(90, 200)
-    edges = {k: [f"{HOSTILE}{v}" for v in vs] if k != "strength" else vs for k, vs in edges.items()}
-    data = sta.from_tables(nodes, edges, target="label")
-    config = sta.recipe(data, graph=f"{HOSTILE}people", runs=2, epochs=8, hops=2, heads=2)
-    return sta.fit(config, tmp_path_factory.mktemp("own") / "out", device="cpu", data=data).folder
-
-
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on a graph of the registry."""
-    config = sta.recipe("digits", runs=1, epochs=6, hops=2)
-    return sta.fit(config, tmp_path_factory.mktemp("digits") / "out", device="cpu").folder
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +82,15 @@ def test_the_page_needs_nothing_but_itself(page: Page) -> None:
 
 
 def test_scores_are_those_of_evaluate(own: Path) -> None:
-    found, scores = gather(own, device="cpu"), evaluate_folder(own, device="cpu")
-    assert [run.run for run in found.runs] == [score.run for score in scores]
-    for run, score in zip(found.runs, scores, strict=True):
+    found, scores = gather(own, device="cpu"), evaluate(own, device="cpu")
+    assert [line.run for line in found.lines] == [score.run.result.run for score in scores]
+    for run, score in zip(found.lines, scores, strict=True):
         assert (run.train, run.val, run.test) == pytest.approx((score.train, score.val, score.test))
     best = max(scores, key=lambda score: score.val)
-    assert found.best.run == best.run
+    assert found.run.result == best.run.result
     assert (found.quality.confusion == best.quality.confusion).all()
+    assert found.quality.named() == pytest.approx(best.quality.named())
+    assert found.quality.calibration_error == found.run.calibration.test.ece[1]
     tests = [score.test for score in scores]
     assert found.summary("test") == pytest.approx((np.mean(tests), np.std(tests, ddof=1)))
 
@@ -124,20 +108,23 @@ def test_it_is_about_the_run_with_the_best_validation_score(
     run: int, own: Path, tmp_path: Path
 ) -> None:
     found = gather(with_summary(own, tmp_path / "copy", run, val=2.0), device="cpu")
-    assert found.best.run == run
+    assert found.run.result.run == run
     lines = (own / f"run-{run}/metrics.jsonl").read_text().splitlines()
-    assert [epoch.loss for epoch in found.curves] == [json.loads(line)["loss"] for line in lines]
+    assert [epoch.loss for epoch in found.run.curves] == [
+        json.loads(line)["loss"] for line in lines
+    ]
 
 
 def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) -> None:
     folder = with_summary(own, tmp_path / "copy", 0, val=2.0, best_epoch=5)
     found = gather(folder, device="cpu")
     charts = re.findall("<svg.*?</svg>", render(found), flags=re.DOTALL)
+    epochs, best = found.run.curves, found.run.result.best_epoch
     assert len(charts) == 3
     for drawn, count in zip(charts, (1, 3), strict=False):
         lines = re.findall(r'points="([^"]+)"', drawn)
-        assert [len(line.split()) for line in lines] == [len(found.curves)] * count
-        place = next(i for i, e in enumerate(found.curves) if e.epoch == found.best.best_epoch)
+        assert [len(line.split()) for line in lines] == [len(epochs)] * count
+        place = next(i for i, e in enumerate(epochs) if e.epoch == best)
         [mark] = re.findall(r'class="mark" x1="([\d.]+)"', drawn)
         assert lines[0].split()[place].split(",")[0] == mark
     assert [line.count(" ") + 1 for line in re.findall(r'points="([^"]+)"', charts[2])] == [
@@ -147,9 +134,9 @@ def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) ->
 
 def test_confusion_and_bins_count_every_test_node(own: Path) -> None:
     found = gather(own, device="cpu")
-    nodes = found.calibration.test.nodes
+    nodes = found.run.calibration.test.nodes
     assert found.quality.confusion.sum() == nodes > 0
-    for bins, error in zip(found.bins, found.calibration.test.ece, strict=True):
+    for bins, error in zip(found.bins, found.run.calibration.test.ece, strict=True):
         assert sum(bin.nodes for bin in bins) == nodes
         gaps = sum(bin.nodes * abs(bin.confidence - bin.accuracy) for bin in bins)
         assert gaps / nodes == pytest.approx(error)
@@ -157,27 +144,28 @@ def test_confusion_and_bins_count_every_test_node(own: Path) -> None:
 
 def test_mistakes_are_mistakes_and_their_sources_are_the_explainers(own: Path) -> None:
     found = gather(own, device="cpu")
-    model, data = sta.load(own), sta.load_data(own)
-    assert found.wrong == found.calibration.test.nodes - found.quality.confusion.trace() > 0
+    run = sta.open(own)
+    data = run.dataset
+    assert found.wrong == found.run.calibration.test.nodes - found.quality.confusion.trace() > 0
     assert len(found.mistakes) == min(found.wrong, 10)
-    sure = [mistake.probability for mistake in found.mistakes]
+    sure = [mistake["probability"] for mistake in found.mistakes]
     assert sure == sorted(sure, reverse=True)
     for mistake in found.mistakes:
-        node = data.ids.index(mistake.id)
-        assert data.test_mask[node]
-        assert mistake.true == data.classes[data.y[node]] != mistake.predicted
-        why = sta.explain(model, data.x, sta.Graph.from_data(data), root=node)
-        cls = data.classes.index(mistake.predicted)
-        assert why.predicted == cls
-        added = why.importance(cls)
-        parts = [source["adds"] for source in mistake.sources]
+        node = data.find(mistake["node"])
+        assert run.split.test[node]
+        assert mistake["label"] == data.label(node) != mistake["predicted"]
+        assert mistake["probability"] == run.probabilities[node].max()
+        why = sta.explain(run.model, data.features, run.graph, root=node)
+        assert why.predicted == data.find_class(mistake["predicted"])
+        added = why.importance(why.predicted)
+        parts = [source["adds"] for source in mistake["sources"]]
         assert parts == pytest.approx(added.sort(descending=True).values[: len(parts)].tolist())
-        for source in mistake.sources:
-            assert source["adds"] == pytest.approx(float(added[data.ids.index(source["node"])]))
+        for source in mistake["sources"]:
+            assert source["adds"] == pytest.approx(float(added[data.find(source["node"])]))
 
 
 def test_hop_weights_and_gates_are_the_models(own: Path, page: Page) -> None:
-    found, conv = gather(own, device="cpu"), sta.load(own).conv
+    found, conv = gather(own, device="cpu"), sta.open(own).model.conv
     assert found.hop_weights is not None
     assert found.gates is not None
     assert found.hop_weights[:, 0] == pytest.approx(conv.aggregation.alpha.detach().numpy())
@@ -213,12 +201,11 @@ def test_only_what_a_model_has_is_shown(
 def test_a_graph_of_the_registry(digits: Path) -> None:
     found = gather(digits, device="cpu")
     text = Page(render(found)).text
-    assert found.table is None
+    assert found.run.dataset.notes is None
     assert "What became of the columns" not in text
-    assert "class 9" in text
     assert "1,797 nodes" in text
     assert "standard deviation" not in text  # of one run
-    assert gather(digits / "run-0", device="cpu").best == found.best  # one run is a folder too
+    assert gather(digits / "run-0", device="cpu").lines == found.lines  # one run is a folder too
 
 
 def test_many_classes_are_listed_as_pairs(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +300,71 @@ def test_a_chart_draws_within_its_frame() -> None:
 
 @pytest.mark.parametrize("name", ["digits", "cora", "deezer", "actor"])
 def test_every_recipe_has_words(name: str) -> None:
-    sizes = dict.fromkeys(("nodes", "edges", "features", "classes", "labelled"), 1234)
-    told = dict(describe(sta.recipe(name), sizes))
+    told = dict(describe(sta.recipe(name), small(own=False)))
     assert list(told) == ["Graph", "Split", "Model", "Hops", "Training"]
     assert ("ROC-AUC" in told["Training"]) == (name == "deezer")
-    assert "1,234 nodes" in told["Graph"]
+    assert "3 nodes (2 with a label)" in told["Graph"]
+
+
+def small(own: bool) -> sta.Dataset:
+    """A graph of three nodes."""
+    y = torch.tensor([0, 1, -1])
+    edges = torch.tensor([[0, 1], [1, 0]])
+    return sta.Dataset(torch.ones(3, 1), edges, y)._with(own=own)
+
+
+def test_words_are_those_of_the_settings() -> None:
+    config = sta.recipe("cora", split="B", hops=2, heads=3, gate="plain", dropout=0.25)
+    told = dict(describe(config, small(own=False)))
+    for name in ("transition", "gate"):
+        assert config.model.words(name) in told["Hops"]
+    assert config.model.words("aggregation") not in told["Hops"]  # the gate takes its place
+    assert told["Model"].startswith("STAGNN with 3 heads and a hidden layer of 64, kernel")
+    assert "dropout 0.25" in told["Model"]
+    assert "60 % of all nodes for training" in told["Split"]
+    assert "60 % of each class" in dict(describe(config, small(own=True)))["Split"]
+    alone = config.replace(hops=0)
+    assert dict(describe(alone, small(own=True)))["Hops"] == "none: every node by itself"
+    exact = config.replace(feature_map="softmax", global_attention=True, hops=1)
+    told = dict(describe(exact, small(own=True)))
+    assert "exact softmax attention" in told["Model"]
+    assert told["Hops"].startswith("every node attends to its neighbours, along a random walk")
+    assert told["Hops"].endswith("beside it global attention")
+
+
+@dataclass(frozen=True)
+class Plain(Settings):
+    """The settings of a model that knows neither hops nor heads."""
+
+    name: ClassVar[str] = "plain"
+    title: ClassVar[str] = "A linear map"
+    dropout: float = option(0.5, "Not used.", below=1)
+
+
+class PlainModel(torch.nn.Module):
+    def __init__(self, in_channels: int, out_channels: int, dropout: float) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(in_channels, out_channels)
+
+    def forward(self, x: torch.Tensor, graph: sta.Graph) -> torch.Tensor:
+        return self.lin(x)
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        return [{"params": list(self.parameters()), "weight_decay": weight_decay}]
+
+
+def test_another_model_is_reported_as_far_as_it_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(MODELS, "plain", Plain)
+    monkeypatch.setitem(models.models.BUILDERS, "plain", PlainModel)
+    data = sta.from_tables(people() | {"city": ["Rome"] * 60}, friends(), target="label")
+    config = replace(sta.recipe(data, graph="mine", runs=1, epochs=2), model=Plain())
+    found = gather(sta.fit(config, tmp_path / "out", device="cpu", data=data).folder, device="cpu")
+    text = Page(render(found)).text
+    assert "A linear map, dropout 0.5" in text
+    assert "Hops" not in dict(describe(config, found.run.dataset))
+    assert "Hops and heads" not in text
+    assert found.mistakes
+    assert "with" in text
+    assert "added most to the logit" not in text

@@ -7,9 +7,8 @@ come back whole, of a text only the words that were kept.
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
-from torch_geometric.data import Data
 
+from ...datasets import Dataset
 from ...datasets.features import is_csr, to_scipy
 from ...datasets.tables.columns import Category, Column, Matrix, Number, Tags, Text
 
@@ -24,14 +23,14 @@ class Columns:
     """Tells the columns of a node, and its degree.
 
     Args:
-        data: a graph; with `recipe` if it was made of tables.
+        dataset: a graph; with a schema if it was made of tables.
     """
 
-    def __init__(self, data: Data) -> None:
-        x: Tensor = data.x
+    def __init__(self, dataset: Dataset) -> None:
+        x = dataset.features
         self._x = to_scipy(x) if is_csr(x) else x.numpy()
-        self._degree = np.bincount(data.edge_index[1].numpy(), minlength=x.size(0))
-        self._columns: tuple[Column, ...] = data["recipe"].columns if "recipe" in data else ()
+        self._degree = np.bincount(dataset.edge_index[1].numpy(), minlength=dataset.num_nodes)
+        self._columns: tuple[Column, ...] = dataset.schema.columns if dataset.schema else ()
 
     def __call__(self, node: int) -> list[tuple[str, str]]:
         """Names and values, as texts."""

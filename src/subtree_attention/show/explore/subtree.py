@@ -131,20 +131,24 @@ def _link(nodes: list[dict[str, Any]], explanation: Explanation) -> None:
 def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[str, Any]:
     """The strongest sources and all that is not told of them: together the logit."""
     added = explanation.bias.new_zeros(explanation.num_nodes)
-    reached = torch.zeros(explanation.num_nodes, dtype=torch.bool)
-    for part in parts:
+    most = torch.full_like(added, -1)  # that a node adds in one level, of either sign
+    strongest = torch.zeros(len(added), dtype=torch.long)  # that level
+    for place, part in enumerate(parts):
         added[part.nodes] += part.added
-        reached[part.nodes] = True
+        stronger = part.added.abs() > most[part.nodes]
+        nodes = part.nodes[stronger]
+        most[nodes], strongest[nodes] = part.added.abs()[stronger], place
+    reached = most >= 0
     count = int(reached.sum())
-    strength = torch.where(reached, added.abs(), -1.0)
-    top = strength.topk(min(SOURCES, count)).indices
+    top = torch.where(reached, added.abs(), -1.0).topk(min(SOURCES, count)).indices
     whole = explanation.totals[..., choice.cls]
     in_head = float(whole.sum() if choice.head is None else whole[:, choice.head].sum())
     in_levels = sum(choice.total(part.level) for part in parts)
+    rows = zip(top.tolist(), strongest[top].tolist(), added[top].tolist(), strict=True)
     return {
         "sources": [
-            {"node": node, "hop": _strongest(node, parts), "contribution": adds}
-            for node, adds in zip(top.tolist(), added[top].tolist(), strict=True)
+            {"node": node, "hop": parts[place].level.hop, "contribution": adds}
+            for node, place, adds in rows
         ],
         "others": count - len(top),
         "others_contribution": in_levels - float(added[top].sum()),
@@ -153,13 +157,3 @@ def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[st
         "bias": float(explanation.bias[choice.cls]),
         "logit": float(explanation.logits[choice.cls]),
     }
-
-
-def _strongest(node: int, parts: list[Part]) -> int | str:
-    """The hop by which a node adds most, of either sign."""
-    sizes: list[tuple[float, int | str]] = []
-    for part in parts:
-        place = int(torch.searchsorted(part.nodes, node))
-        if place < len(part.nodes) and int(part.nodes[place]) == node:
-            sizes.append((abs(float(part.added[place])), part.level.hop))
-    return max(sizes, key=lambda size: size[0])[1]

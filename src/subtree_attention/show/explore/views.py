@@ -7,22 +7,16 @@ the page shows them as text.
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
+from itertools import islice
 from threading import Lock
 from typing import Any
 
-import torch
-from torch_geometric.data import Data
+import numpy as np
 
 from ... import _check
-from ...explanations import Explainer
-from ...graph import Graph
-from ...nn import STAGNN
-from ...runs import folder as store
-from ...runs.evaluate import load_data
-from ...runs.folder import load
-from ...runs.predict import graph_of
-from ..explanation import Names
+from ...runs import SavedRun, open
+from ...runs.saved import Folder
+from ..explanation import brief, explainer, mistakes
 from .columns import Columns
 from .subtree import Choice, take_apart
 
@@ -45,82 +39,58 @@ class UnknownNode(ValueError):
 
 
 class Views:
-    """A model and its graph, ready to be looked at.
+    """A run, ready to be looked at.
 
     Args:
-        model: in evaluation mode.
-        data: its graph, see `Names` and `Columns` for what it may hold.
-        graph: the walk of the model over that graph.
-        title: what the page calls it.
+        run: whose model is explained, on whose graph.
     """
 
-    @torch.no_grad()
-    def __init__(self, model: STAGNN, data: Data, graph: Graph, title: str) -> None:
-        logits = model(data.x, graph).double()
-        if not bool(logits.isfinite().all()):
-            raise store.RunFolderError("the model gives values that are not finite: it is broken")
-        self._title, self._num_edges = title, int(data.num_edges)
-        self._logits, self._probabilities = logits, logits.softmax(1)
-        self._confidence, self._predicted = self._probabilities.max(1)
-        self._names, self._columns = Names(data, logits.size(1)), Columns(data)
-        labels = data.y if "y" in data else torch.full_like(self._predicted, -1)
-        self._known = (labels >= 0) & (labels < logits.size(1))
-        self._wrong = self._known & (self._predicted != labels)
-        self._ids = [self._names.id(node) for node in range(len(logits))]
+    def __init__(self, run: SavedRun) -> None:
+        self._run, self._classes = run, list(run.dataset.classes)
+        self._known = run.dataset.y.numpy() >= 0
+        self._mistakes = mistakes(run, self._known)
+        self._ids, self._columns = run.dataset.node_ids, Columns(run.dataset)
         self._node_of = {id: node for node, id in enumerate(self._ids)}
         self._folded = [id.casefold() for id in self._ids]
-        self._explainer = Explainer(model, data.x, graph)
+        self._explainer = explainer(run)
         self._explain = lru_cache(KEPT)(self._explainer)
         self._lock = Lock()  # one root at a time: each takes all cores as it is
 
     @classmethod
-    def of_run(cls, run: Path, data_dir: Path | None = None, mirror: Path | None = None) -> Views:
+    def of_run(cls, folder: Folder) -> Views:
         """Of a run folder; of several runs, the one with the best validation score."""
-        model, data = load(run), load_data(run, data_dir=data_dir, mirror=mirror)
-        config = store.config_of(store.best_run(run))
-        return cls(model, data, graph_of(data, model, config), config.graph)
+        return cls(open(folder, device="cpu"))
 
     def graph(self) -> dict[str, Any]:
         """What does not depend on a root."""
         return {
-            "title": self._title,
+            "title": self._run.config.data.graph,
             "nodes": len(self._ids),
-            "edges": self._num_edges,
-            "classes": self._names.classes,
+            "edges": self._run.dataset.num_edges,
+            "classes": self._classes,
             "hops": min(self._explainer.hops, MOST_HOPS),
             "heads": self._explainer.heads,
-            "mistakes": int(self._wrong.sum()),
+            "mistakes": len(self._mistakes),
             "known": int(self._known.sum()),
         }
 
     def search(self, text: str) -> list[dict[str, Any]]:
         """Nodes whose id is the text, begins with it or holds it, in this order."""
+        folded, ids = text.casefold(), self._folded
         exact = [self._node_of[text]] if text in self._node_of else []
-        found = dict.fromkeys(exact) | dict.fromkeys(self._matches(text.casefold()))
+        starts = (node for node, id in enumerate(ids) if id.startswith(folded))
+        inside = (node for node, id in enumerate(ids) if folded in id)
+        found = dict.fromkeys([*exact, *islice(starts, FOUND), *islice(inside, FOUND)])
         return [self._brief(node) for node in list(found)[:FOUND]]
-
-    def _matches(self, text: str) -> list[int]:
-        starts: list[int] = []
-        inside: list[int] = []
-        for node, id in enumerate(self._folded):
-            if id.startswith(text):
-                starts.append(node)
-                if len(starts) == FOUND:
-                    break
-            elif text in id and len(inside) < FOUND:
-                inside.append(node)
-        return starts + inside
 
     def listed(self, what: str) -> list[dict[str, Any]]:
         """The first nodes of a list: see `LISTS`."""
         _check.known("list", what, LISTS)
-        order = self._confidence if what != "uncertain" else -self._confidence
         if what == "mistakes":
-            wrong = self._wrong.nonzero()[:, 0]
-            nodes = wrong[order[wrong].sort(descending=True, stable=True).indices]
-        else:
-            nodes = order.sort(descending=True, stable=True).indices
-        return [self._brief(node) for node in nodes[:LISTED].tolist()]
+            return [self._brief(node) for node in self._mistakes[:LISTED]]
+        sure = self._run.probabilities.max(1)
+        order = np.argsort(sure if what == "uncertain" else -sure, kind="stable")
+        return [self._brief(node) for node in order[:LISTED].tolist()]
 
     def node(
         self,
@@ -146,7 +116,9 @@ class Views:
         _check.known("order", by, ORDERS)
         if head is not None and not 1 <= head <= self._explainer.heads:
             raise ValueError(f"there is no head {head}: heads are 1 to {self._explainer.heads}")
-        explained = int(self._predicted[root]) if cls is None else self._names.find_class(cls)
+        run = self._run
+        predicted = int(run.probabilities[root].argmax())
+        explained = predicted if cls is None else run.dataset.find_class(cls)
         at = None if head is None else head - 1
         choice = Choice(min(hops, MOST_HOPS), at, by, explained)
         with self._lock:
@@ -158,27 +130,20 @@ class Views:
             told |= self._brief(told.pop("node"))
         return {
             **self._brief(root),
-            "class": self._names.classes[explained],
-            "logits": self._logits[root].tolist(),
-            "probabilities": self._probabilities[root].tolist(),
+            "class": self._classes[explained],
+            "logits": run.logits[root].tolist(),
+            "probabilities": run.probabilities[root].tolist(),
             "columns": self._columns(root),
             **apart,
         }
 
     def _brief(self, node: int) -> dict[str, Any]:
-        described = self._names.describe(node)
-        return {
-            "id": described.pop("node"),
-            **described,
-            "predicted": self._names.classes[int(self._predicted[node])],
-            "probability": float(self._confidence[node]),
-        }
+        told = brief(self._run, node)
+        return {"id": told.pop("node"), **told}
 
     def _about(self, node: int) -> dict[str, Any]:
         """What is shown where a node is pointed at."""
-        best = self._probabilities[node].topk(min(3, len(self._names.classes)))
-        names = [self._names.classes[cls] for cls in best.indices.tolist()]
-        return {
-            "probabilities": list(zip(names, best.values.tolist(), strict=True)),
-            "columns": self._columns(node),
-        }
+        shares = self._run.probabilities[node]
+        best = np.argsort(-shares, kind="stable")[:3]
+        pairs = [(self._classes[cls], float(shares[cls])) for cls in best]
+        return {"probabilities": pairs, "columns": self._columns(node)}

@@ -1,6 +1,6 @@
 """A run as one HTML page that needs nothing else: `sta report RUN`."""
 
 from .findings import Findings, gather
-from .page import render, write
+from .page import check_target, render, write
 
-__all__ = ["Findings", "gather", "render", "write"]
+__all__ = ["Findings", "check_target", "gather", "render", "write"]

@@ -33,7 +33,6 @@ def chart(
     y: tuple[float, float],
     x_title: str,
     *,
-    percent: bool = False,
     mark: float | None = None,
     diagonal: bool = False,
 ) -> Markup:
@@ -44,12 +43,11 @@ def chart(
         lines: what is drawn.
         x, y: the ranges.
         x_title: of the horizontal axis.
-        percent: y is shown as a percentage.
         mark: an x that is marked by a vertical line.
         diagonal: draw where y is x.
     """
     scale = _Scale(x, y)
-    parts = [_grid(scale, percent, x_title)]
+    parts = [_grid(scale, x_title)]
     if diagonal:
         parts.append(_segment("diagonal", scale(x[0], x[0]), scale(x[1], x[1])))
     if mark is not None:
@@ -88,21 +86,20 @@ class _Scale:
         return round(LEFT + across * width, 1), round(TOP + (1 - up) * height, 1)
 
 
-def _grid(scale: _Scale, percent: bool, x_title: str) -> Markup:
+def _grid(scale: _Scale, x_title: str) -> Markup:
     parts = []
     for value in ticks(*scale.y):
         left, place = scale(scale.x[0], value)
         parts.append(_segment("grid", (left, place), (WIDTH - RIGHT, place)))
-        parts.append(_text(f"{100 * value:g}" if percent else f"{value:g}", left - 6, place + 4, 1))
+        parts.append(_text(f"{value:g}", left - 6, place + 4, "end"))
     for value in ticks(*scale.x):
         place, bottom = scale(value, scale.y[0])
-        parts.append(_text(f"{value:,g}", place, bottom + 15, 0))
-    parts.append(_text(x_title, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4, 0))
+        parts.append(_text(f"{value:,g}", place, bottom + 15))
+    parts.append(_text(x_title, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4))
     return Markup("").join(parts)
 
 
-def _text(text: str, x: float, y: float, end: int) -> Markup:
-    anchor = "end" if end else "middle"
+def _text(text: str, x: float, y: float, anchor: str = "middle") -> Markup:
     return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,10 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ... import __version__
-from ...runs import folder as store
+from ... import __version__, io
 from ...tasks.quality import most_confused
+from ..confusion import shares
+from ..text import percent, signed, visible
 from . import words
 from .charts import Line, chart, spread
 from .findings import Findings
@@ -25,15 +26,13 @@ COLUMNS_SHOWN = 200
 
 def check_target(path: Path, force: bool) -> None:
     """Refuse a file that cannot or must not be written, before any work is done."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"{path}: a report is written as .html")
-    store.check_free(path, force)
+    io.check_target(path, (".html", ".htm"), "a report is", force)
 
 
 def write(findings: Findings, path: Path, force: bool = False) -> None:
     """Write the page, all or nothing."""
     check_target(path, force)
-    store.write_bytes(path, render(findings).encode())
+    io.write_bytes(path, render(findings).encode())
 
 
 def render(findings: Findings) -> str:
@@ -46,105 +45,102 @@ def render(findings: Findings) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": _percent, "signed": _signed, "heat": _heat}
-    metric = words.METRICS[findings.config.metric]
+    environment.filters |= {"percent": percent, "signed": signed, "thousands": "{:,}".format}
+    run = findings.run
+    metric, classes = run.task.metric, run.dataset.classes
     return environment.get_template("template.html").render(
         found=findings,
-        words=words.describe(findings.config, findings.sizes),
+        run=run,
+        best=run.result,
+        words=words.describe(run.config, run.dataset),
         metric=metric,
-        title=metric[0].upper() + metric[1:],
+        label=metric.label[0].upper() + metric.label[1:],
         curves=_curves(findings),
         reliability=_reliability(findings),
-        confusion=_confusion(findings),
-        hop_weights=_scaled(findings.hop_weights),
-        gates=_scaled(findings.gates),
+        confusion=_confusion(findings) if len(classes) <= CLASSES_SHOWN else None,
+        pairs=[
+            (classes[true], classes[predicted], nodes)
+            for true, predicted, nodes in most_confused(findings.quality.confusion, PAIRS_SHOWN)
+        ],
+        levels=_levels(findings),
         columns_shown=COLUMNS_SHOWN,
         version=__version__,
     )
 
 
-# ------------------------------------------------------------------------------ numbers and text
-
-
 def _visible(value: Any) -> Any:
-    """Text without what cannot be seen: it could turn a line round or hide a part of it."""
-    if not isinstance(value, str) or isinstance(value, Markup):
-        return value
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in value)
+    """Only what can be seen of a text; markup is ours."""
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return visible(value) if is_text else value
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+# ----------------------------------------------------------------------------------------- tables
 
 
-def _signed(value: float) -> str:
-    return f"{value:+.3f}"
+def _heat(
+    values: np.ndarray, amounts: np.ndarray, form: str, names: Sequence[str], **about: Any
+) -> dict[str, Any]:
+    """A table whose cells are coloured: values [n, m], amounts of colour from 0 to 1 [n, m].
+
+    A cell is (text, how much colour in per cent, whether it is below 0).
+    """
+    rows = [
+        # Text stays legible on the fullest.
+        [(format(v, form), round(60 * a), v < 0) for v, a in zip(*both, strict=True)]
+        for both in zip(values.tolist(), amounts.tolist(), strict=True)
+    ]
+    return {"rows": list(zip(names, rows, strict=True)), **about}
 
 
-def _heat(share: float) -> int:
-    """0 .. 1 as the percentage of colour in a cell; text stays legible on the fullest."""
-    return round(60 * min(max(share, 0.0), 1.0))
+def _confusion(findings: Findings) -> dict[str, Any]:
+    """Counts, coloured by the share of their row."""
+    counts, classes = findings.quality.confusion, findings.run.dataset.classes
+    about = {"title": "", "corner": "true \\ predicted", "columns": classes}
+    return _heat(counts, shares(counts), ",d", classes, **about)
 
 
-# ---------------------------------------------------------------------------- charts and tables
+def _levels(findings: Findings) -> list[dict[str, Any]]:
+    """Learned weights of each hop and head, coloured by the share of the largest."""
+    found = {"Hop weights alpha": findings.hop_weights, "Gates over heads": findings.gates}
+    tables = []
+    for title, values in found.items():
+        if values is None:
+            continue
+        heads = [f"head {head}" for head in range(1, values.shape[1] + 1)]
+        about = {"title": title, "corner": "hop", "columns": heads if heads[1:] else ["all heads"]}
+        sizes, hops = np.abs(values) / (np.abs(values).max() or 1.0), map(str, range(len(values)))
+        tables.append(_heat(values, sizes, ".3f", list(hops), **about))
+    return tables
+
+
+# ----------------------------------------------------------------------------------------- charts
 
 
 def _curves(findings: Findings) -> dict[str, Markup]:
-    epochs = findings.curves
-    x = (min(epochs[0].epoch, 1), max(epochs[-1].epoch, 2))
-    best = findings.best.best_epoch
-    losses = [(epoch.epoch, epoch.loss) for epoch in epochs]
-    scores = [
-        Line(name, f"--{name}", [(epoch.epoch, getattr(epoch, name)) for epoch in epochs])
-        for name in ("train", "val", "test")
-    ]
-    seen = [value for line in scores for _, value in line.points]
+    epochs, best = findings.run.curves, findings.run.result.best_epoch
+    metric = findings.run.task.metric
+
+    def drawn(label: str, scale: float, **colors: str) -> Markup:
+        lines = [
+            Line(name, color, [(epoch.epoch, scale * getattr(epoch, name)) for epoch in epochs])
+            for name, color in colors.items()
+        ]
+        x = (min(epochs[0].epoch, 1), max(epochs[-1].epoch, 2))
+        y = spread([value for line in lines for _, value in line.points])
+        return chart(label, lines, x, y, "epoch", mark=best)
+
     return {
-        "loss": chart(
-            "training loss by epoch",
-            [Line("loss", "--train", losses)],
-            x,
-            spread([loss for _, loss in losses]),
-            "epoch",
-            mark=best,
-        ),
-        "scores": chart(
-            "scores by epoch", scores, x, spread(seen), "epoch", percent=True, mark=best
+        "loss": drawn("training loss by epoch", 1, loss="--train"),
+        "scores": drawn(
+            "scores by epoch", metric.scale, train="--train", val="--val", test="--test"
         ),
     }
 
 
 def _reliability(findings: Findings) -> Markup:
     lines = [
-        Line(name, color, [(100 * bin.confidence, 100 * bin.accuracy) for bin in bins], dots=True)
-        for name, color, bins in zip(
-            ("before", "after"), ("--before", "--after"), findings.bins, strict=True
-        )
+        Line(name, f"--{name}", [(100 * b.confidence, 100 * b.accuracy) for b in bins], dots=True)
+        for name, bins in zip(("before", "after"), findings.bins, strict=True)
     ]
-    return chart(
-        "accuracy by confidence, before and after the temperature",
-        lines,
-        (0, 100),
-        (0, 100),
-        "confidence (%)",
-        diagonal=True,
-    )
-
-
-def _confusion(findings: Findings) -> dict[str, Any]:
-    """Counts with the share of their row; or the worst pairs where there are many classes."""
-    counts, classes = findings.quality.confusion, findings.classes
-    if len(classes) > CLASSES_SHOWN:
-        pairs = most_confused(counts, PAIRS_SHOWN)
-        return {"pairs": [(classes[i], classes[j], nodes) for i, j, nodes in pairs]}
-    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    rows = [list(zip(*both, strict=True)) for both in zip(counts.tolist(), shares, strict=True)]
-    return {"rows": list(zip(classes, rows, strict=True))}
-
-
-def _scaled(table: np.ndarray | None) -> list[list[tuple[float, float]]] | None:
-    """(value, share of the largest) of each hop and head."""
-    if table is None:
-        return None
-    shares = np.abs(table) / (np.abs(table).max() or 1.0)
-    return [list(zip(*both, strict=True)) for both in zip(table.tolist(), shares, strict=True)]
+    label = "accuracy by confidence, before and after the temperature"
+    return chart(label, lines, (0, 100), (0, 100), "confidence (%)", diagonal=True)

@@ -26,3 +26,5 @@ export function short(text, length = 40) {
   const characters = [...text]; // so that none is cut in two
   return characters.length > length ? `${characters.slice(0, length - 1).join("")}…` : text;
 }
+
+export const total = (values) => values.reduce((sum, value) => sum + value, 0);

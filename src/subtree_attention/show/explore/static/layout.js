@@ -2,6 +2,8 @@
 // circle, inside of that of the node which its walk leads through, so no two lines cross. Angles
 // begin at the top, where a sector is left free for the names of the rings.
 
+import { total } from "./dom.js";
+
 const RING = 58; // least distance of rings, if they are few
 const CLOSE = 36; // and if they are many
 const FEW = 4;
@@ -65,5 +67,3 @@ function radii(nodes) {
   }
   return rings;
 }
-
-const total = (values) => values.reduce((sum, value) => sum + value, 0);

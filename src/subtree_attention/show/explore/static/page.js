@@ -87,11 +87,14 @@ async function render() {
     show();
   } catch (problem) {
     if (mine !== asked) return;
-    byId("problem").textContent = problem.message;
-    byId("problem").hidden = false;
+    complain(problem);
   }
   showTrail(id);
-  document.body.setAttribute("data-shown", location.hash);
+}
+
+function complain(problem) {
+  byId("problem").textContent = problem.message;
+  byId("problem").hidden = false;
 }
 
 async function startPage() {
@@ -188,7 +191,4 @@ async function begin() {
   await render();
 }
 
-begin().catch((problem) => {
-  byId("problem").textContent = problem.message;
-  byId("problem").hidden = false;
-});
+begin().catch(complain);

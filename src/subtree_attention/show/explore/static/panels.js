@@ -1,6 +1,6 @@
 // What stands around the picture: the verdict, bars, tables, the legend, the list and the card.
 
-import { byId, count, el, hopName, percent, short, signed } from "./dom.js";
+import { byId, count, el, hopName, percent, short, signed, total } from "./dom.js";
 
 export class Panels {
   // link(id) makes a link that opens a node as the root.
@@ -18,7 +18,7 @@ export class Panels {
     byId("sum").textContent = sumOf(view, this.classes);
     byId("columns").replaceChildren(...columnsOf(view.columns));
     byId("legend").replaceChildren(...this.legend(view, options));
-    byId("list").replaceChildren(...this.levels(view, options));
+    byId("list").replaceChildren(...this.levels(view));
   }
 
   named(name) {
@@ -31,45 +31,35 @@ export class Panels {
     else if (node.label === node.predicted) parts.push("which is right");
     else parts.push(el("span", { class: "wrong" }, "it is ", this.named(node.label)));
     if (node.split) parts.push(`${node.split} node`);
-    return parts.flatMap((part, i) => (i ? [el("span", { class: "dot" }, " · "), part] : [part]));
+    return parts.flatMap((part, i) => (i ? [" · ", part] : [part]));
   }
 
   classRows(view) {
     const order = view.logits.map((_, i) => i).sort((a, b) => view.logits[b] - view.logits[a]);
-    const head = el("tr", {}, ...["class", "probability", "logit"].map((name, i) =>
-      el("th", { scope: "col", colspan: i === 1 ? "2" : false }, name)));
     const rows = order.map((cls) => {
-      const name = this.graph.classes[cls];
-      const chosen = name === view.class;
-      return el("tr", { class: chosen && "chosen" },
-        el("th", { scope: "row" }, this.named(name)),
-        el("td", { class: "bar-cell" }, bar(view.probabilities[cls], 1, "share")),
-        el("td", {}, percent(view.probabilities[cls])),
-        el("td", {}, signed(view.logits[cls])));
+      const name = this.graph.classes[cls], share = view.probabilities[cls];
+      return row(name === view.class && "chosen", this.named(name),
+        bar(share, 1, "share"), percent(share), signed(view.logits[cls]));
     });
-    return [head, ...rows];
+    return [head(["class"], ["probability", 2], ["logit"]), ...rows];
   }
 
   sourceRows(view, options) {
     const { parts } = view;
-    const most = Math.max(...parts.sources.map((source) => Math.abs(source.contribution)), 1e-12);
-    const head = el("tr", {}, el("th", { scope: "col" }, "node"), el("th", { scope: "col" }, "most by"),
-      el("th", { scope: "col", colspan: "2" }, "adds"));
-    const rows = parts.sources.map((source) => el("tr", {},
-      el("th", { scope: "row" }, el("span", { class: this.classes.mark(source.predicted) }),
-        this.link(source.id)),
-      el("td", {}, hopName(source.hop)),
-      el("td", { class: "bar-cell" }, bar(source.contribution, most)),
-      el("td", {}, signed(source.contribution))));
+    const most = largest(parts.sources.map((source) => source.contribution));
+    const rows = parts.sources.map((source) => row(false,
+      el("span", {}, el("span", { class: this.classes.mark(source.predicted) }), this.link(source.id)),
+      hopName(source.hop), bar(source.contribution, most), signed(source.contribution)));
     const rest = [
-      [parts.others, count(parts.others, "other node"), parts.others_contribution],
-      [view.levels.some((level) => !level.rest), `beyond hop ${options.hops}`, parts.beyond],
-      [options.head !== "all", "other heads", parts.other_heads],
-      [true, "bias", parts.bias],
+      [parts.others, count(parts.others, "other node"), parts.others_contribution, "quiet"],
+      [view.levels.some((level) => !level.rest), `beyond hop ${options.hops}`, parts.beyond, "quiet"],
+      [options.head !== "all", "other heads", parts.other_heads, "quiet"],
+      [true, "bias", parts.bias, "quiet"],
+      [true, `logit of ${view.class}`, parts.logit, "total"],
     ].filter(([there]) => there);
-    for (const [, name, value] of rest) rows.push(sumRow(name, value, "quiet"));
-    rows.push(sumRow(`logit of ${view.class}`, parts.logit, "total"));
-    return [head, ...rows];
+    const sums = rest.map(([, name, value, kind]) => el("tr", { class: kind },
+      el("th", { scope: "row", colspan: "2" }, name), el("td"), el("td", {}, signed(value))));
+    return [head(["node"], ["most by"], ["adds", 2]), ...rows, ...sums];
   }
 
   legend(view, options) {
@@ -89,10 +79,10 @@ export class Panels {
     return items;
   }
 
-  levels(view, options) {
+  levels(view) {
     return view.levels.filter((level) => level.rest).map((level) => {
       const nodes = view.nodes.filter((node) => node.hop === level.hop);
-      const items = nodes.map((node) => el("li", {}, this.link(node.id), ` ${this.told(node, options)}`));
+      const items = nodes.map((node) => el("li", {}, this.link(node.id), ` ${this.told(node)}`));
       if (level.rest.nodes) items.push(el("li", { class: "quiet" }, restOf(level.rest)));
       const title = `${hopName(level.hop)}: ${count(level.nodes, "node")}, ${signed(level.contribution)}`;
       return el("section", {}, el("h3", {}, title), el("ul", {}, ...items));
@@ -120,7 +110,7 @@ export class Panels {
     ];
     card.replaceChildren(
       el("p", { class: "card-title" }, short(node.id, 60)),
-      el("p", { class: "card-verdict" }, ...this.verdict(node)),
+      el("p", {}, ...this.verdict(node)),
       el("dl", {}, ...columnsOf(rows)),
       ...(node.walk.length > 1 ? [el("p", { class: "quiet" }, `walk: ${steps}`)] : []));
   }
@@ -139,29 +129,28 @@ export class Panels {
 }
 
 function hopRows(view) {
-  const heads = view.levels[0].heads.length;
-  const all = [...view.levels.map((level) => total(level.heads)), view.parts.bias];
-  const most = Math.max(...all.map(Math.abs), 1e-12);
-  const names = Array.from({ length: heads }, (_, i) => `head ${i + 1}`);
-  const title = el("tr", {}, el("td"), el("th", { scope: "col" }, "all"), el("td"),
-    ...names.map((name) => el("th", { scope: "col" }, name)));
-  const row = (name, cells, whole, kind) => el("tr", { class: kind },
-    el("th", { scope: "row" }, name), el("td", {}, signed(whole)),
-    el("td", { class: "bar-cell" }, kind === "total" ? null : bar(whole, most)),
-    ...cells.map((cell) => el("td", {}, cell)));
-  const sums = Array.from({ length: heads }, (_, i) => total(view.levels.map((level) => level.heads[i])));
+  const heads = view.levels[0].heads.map((_, i) => i);
+  const most = largest([...view.levels.map((level) => total(level.heads)), view.parts.bias]);
+  const line = (name, whole, cells, kind) =>
+    row(kind, name, signed(whole), kind === "total" ? "" : bar(whole, most), ...cells);
+  const sums = heads.map((head) => total(view.levels.map((level) => level.heads[head])));
   return [
-    title,
+    head([""], ["all"], [""], ...heads.map((head) => [`head ${head + 1}`])),
     ...view.levels.map((level) =>
-      row(hopName(level.hop), level.heads.map(signed), total(level.heads), level.rest ? false : "quiet")),
-    row("bias", Array(heads).fill(""), view.parts.bias, false),
-    row("logit", sums.map(signed), view.parts.logit, "total"),
+      line(hopName(level.hop), total(level.heads), level.heads.map(signed), level.rest ? false : "quiet")),
+    line("bias", view.parts.bias, heads.map(() => ""), false),
+    line("logit", view.parts.logit, sums.map(signed), "total"),
   ];
 }
 
-function sumRow(name, value, kind) {
-  return el("tr", { class: kind }, el("th", { scope: "row", colspan: "2" }, name), el("td"),
-    el("td", {}, signed(value)));
+// names: [text, columns that it spans]; an empty one heads nothing.
+function head(...names) {
+  return el("tr", {}, ...names.map(([name, span = false]) =>
+    (name ? el("th", { scope: "col", colspan: span }, name) : el("td"))));
+}
+
+function row(kind, name, ...cells) {
+  return el("tr", { class: kind }, el("th", { scope: "row" }, name), ...cells.map((cell) => el("td", {}, cell)));
 }
 
 function sumOf(view, classes) {
@@ -186,4 +175,4 @@ function bar(value, most, kind = value < 0 ? "minus" : "plus") {
   return inner;
 }
 
-const total = (values) => values.reduce((sum, value) => sum + value, 0);
+const largest = (values) => Math.max(...values.map(Math.abs), 1e-12);

@@ -1,0 +1,32 @@
+"""Numbers and texts as people read them, on a terminal and in a report alike."""
+
+from __future__ import annotations
+
+import math
+
+
+def percent(share: float | None, digits: int = 2) -> str:
+    """A share in per cent, without its unit."""
+    return "-" if share is None or math.isnan(share) else f"{100 * share:.{digits}f}"
+
+
+def signed(value: float) -> str:
+    """What is added or taken away."""
+    return f"{value:+.3f}"
+
+
+def counted(number: int, word: str = "node") -> str:
+    """1 node, 2,000 nodes."""
+    return f"{number:,} {word}" + "s" * (number != 1)
+
+
+def visible(text: str) -> str:
+    """Text without what cannot be seen: a terminal would obey it, or a line be turned round."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def plain(text: str) -> str:
+    """A user's text for a terminal: what is in it is never markup."""
+    from rich.markup import escape
+
+    return escape(visible(text))
