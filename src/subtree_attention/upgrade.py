@@ -63,7 +63,7 @@ def _configuration(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
     config = record.get("config")
-    return {**record, "config": _configuration(config) if config else {}}
+    return {**record, "config": upgrade("configuration", config) if config else {}}
 
 
 def _summary(summary: Mapping[str, Any]) -> dict[str, Any]:
