@@ -70,7 +70,8 @@ def tables() -> Dataset:
         ({"y": torch.zeros(4)}, "y must be a whole number for each of 4 nodes"),
         ({"y": torch.tensor([0, 1, 2, 1])}, "y must be one of 2 classes from 0"),
         ({"y": torch.tensor([0, 1, -2, 1])}, "one of 2 classes from 0, and -1 where it is not"),
-        ({"own": False}, "y must be one of 2 classes from 0, and no other"),
+        ({"own": False, "name": "photo"}, "y must be one of 2 classes from 0, and no other"),
+        ({"own": False}, "unknown graph 'ring'"),
         ({"classes": ("yes",), "y": torch.zeros(4).long()}, "1 class: two are needed"),
         ({"classes": ("yes", "yes")}, "names of the classes must be different"),
         ({"ids": ["a", "b", "c"]}, "ids must be different, one for each of 4 nodes"),
@@ -80,7 +81,7 @@ def tables() -> Dataset:
         ({"splits": {"own": torch.zeros(4).char()}}, r"split 'own' must be int8 \[4, S\]"),
         ({"splits": {"own": torch.full((4, 1), 9).char()}}, "codes that mean nothing"),
         ({"splits": {"own": torch.ones(4, 1).char()}}, "names nodes without a label"),
-        ({"encoding": torch.ones(3, 2)}, r"encoding must be \[4, m\]"),
+        ({"encoding": torch.ones(3, 2)}, r"encoding must be float32 \[4, m\]"),
     ],
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, Any], message: str) -> None:

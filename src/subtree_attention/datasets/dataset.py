@@ -137,35 +137,33 @@ class Dataset:
         """
         if self.own:
             kind = _check.known("split of a graph of one's own", kind or "B", ("A", "B", "own"))
-            if kind != "own":
-                return labelled_split(self.y, kind, seed).to(self.y.device)
-            if "own" not in self.splits:
-                raise ValueError(
-                    "this graph has no split of its own: name its column with --split-column"
-                )
-            return Split.from_codes(self.splits["own"][:, 0])
-        kind, seed = known_split(kind, info(self.name)), _check.integer("seed", seed, 0)
+        else:
+            kind = known_split(kind, info(self.name))
+        if kind in self.splits:
+            several = kind == "own" and not self.own
+            return Split.from_codes(self._codes(kind, _check.integer("seed", seed, 0) * several))
         if kind == "own":
-            return Split.from_codes(self.splits["own"][:, self._index(seed)])
-        if kind == "fixed" and "fixed" not in self.splits:
+            raise ValueError(
+                "this graph has no split of its own: name its column with --split-column"
+            )
+        if kind == "fixed":
             raise ValueError(
                 f"the fixed split of {self.name!r} was not read: load it with "
                 f"datasets.load({self.name!r}, split='fixed')"
             )
-        if kind == "fixed":
-            return Split.from_codes(self.splits["fixed"][:, 0])
+        if self.own:
+            return labelled_split(self.y, kind, seed).to(self.y.device)
         return random_split(self.num_nodes, kind, seed).to(self.y.device)
 
-    def _index(self, seed: int) -> int:
-        """Which column of its own splits, if there is one."""
-        count = self.splits["own"].size(1)
-        if seed < count:
-            return seed
-        have = (
-            "only one split, index 0" if count == 1 else f"{count} splits, index 0 to {count - 1}"
-        )
+    def _codes(self, kind: str, index: int) -> Tensor:
+        """The codes [N] of one of its splits."""
+        codes = self.splits[kind]
+        if index < codes.size(1):
+            return codes[:, index]
+        have = f"{codes.size(1)} splits, index 0 to {codes.size(1) - 1}"
         raise ValueError(
-            f"graph {self.name!r} has {have} of its own; {seed} is past the end (fewer runs?)"
+            f"graph {self.name!r} has {'only one split, index 0' if codes.size(1) == 1 else have} "
+            f"of its own; {index} is past the end (fewer runs?)"
         )
 
     # --------------------------------------------------------------------------------- names
@@ -206,10 +204,9 @@ class Dataset:
         return None if number < 0 else self.classes[number]
 
     def __repr__(self) -> str:
-        sizes = (
-            f"{self.num_nodes:,} nodes, {self.num_edges:,} edges, {self.num_features:,} features"
-        )
-        return f"Dataset({self.name}: {sizes}, {self.num_classes:,} classes)"
+        counts = (self.num_nodes, self.num_edges, self.num_features, self.num_classes)
+        words = zip(counts, ("nodes", "edges", "features", "classes"), strict=True)
+        return f"Dataset({self.name}: {', '.join(f'{count:,} {what}' for count, what in words)})"
 
     # -------------------------------------------------------------------------- other places
 
@@ -235,7 +232,7 @@ class Dataset:
         if self.ids is not None:
             data.ids = self.ids
         if split is None and "own" in self.splits and self.splits["own"].size(1) == 1:
-            split = Split.from_codes(self.splits["own"][:, 0])
+            split = Split.from_codes(self._codes("own", 0))
         for mask, values in zip(MASKS, split or (), strict=split is not None):
             data[mask] = values
         return data
@@ -320,12 +317,14 @@ def _validate(data: Dataset) -> None:
     if data.schema is not None and data.schema.width != data.x.size(1):
         raise ValueError(f"{data.x.size(1)} features, but columns for {data.schema.width}")
     if data.encoding is not None:
-        if data.encoding.dim() != 2 or len(data.encoding) != n:
-            raise ValueError(f"encoding must be [{n}, m], got {_check.shape(data.encoding)}")
+        if data.encoding.shape[:-1] != (n,) or data.encoding.dtype != torch.float32:
+            raise ValueError(f"encoding must be float32 [{n}, m]")
         _check.finite("encoding", data.encoding)
 
 
 def _validate_names(data: Dataset, n: int) -> None:
+    if not data.own:
+        info(data.name)  # refuses one that is not of the registry
     least = "-1 where it is not known" if data.own else "no other"
     if data.y.shape != (n,) or data.y.dtype != torch.int64:
         raise ValueError(f"y must be a whole number for each of {n} nodes")
@@ -399,7 +398,8 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         notes=None if notes is None else TableNotes.from_dict(notes),
         encoding=tensors.get("encoding"),
         own=bool(header["own"]),
-    )._with(name=str(header["name"]), source=str(header["source"]))
+        name=str(header["name"]),
+    )._with(source=str(header["source"]))
 
 
 def _upgraded(
@@ -435,7 +435,7 @@ def _numbers(data: Dataset) -> dict[str, Tensor]:
     if data.edge_weight is not None:
         found["edge_weight"] = data.edge_weight
     if "own" in data.splits:
-        found |= dict(zip(MASKS, Split.from_codes(data.splits["own"][:, 0]), strict=True))
+        found |= dict(zip(MASKS, Split.from_codes(data._codes("own", 0)), strict=True))
     return found
 
 
