@@ -335,6 +335,12 @@ def test_wrong_types_are_refused_at_once(options, message):
         STAConv(**{"in_channels": 6, "out_channels": 8, **options})
 
 
+@pytest.mark.parametrize("options", [{}, {"aggregation": "concat"}, {"global_attention": True}])
+def test_a_graph_without_nodes_gives_no_rows(options):
+    conv, empty = STAConv(6, 8, **options), Graph(torch.empty(2, 0, dtype=torch.long), 0)
+    assert conv(torch.randn(0, 6), empty).shape == (0, 8)
+
+
 def test_an_edge_index_beyond_x_is_refused(x):
     with pytest.raises(ValueError, match="num_nodes=5, but the adjacency has index 10"):
         STAConv(6, 8)(x[:5], EDGE)

@@ -10,16 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import _check, feature_maps
+from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
-from ..ops import (
-    check_eps,
-    check_heads,
-    full_precision,
-    map_features,
-    one_dtype,
-    recurrence,
-)
+from ..ops import recurrence
 from .linear import Linear
 
 
@@ -51,16 +44,16 @@ def global_attention(
     Returns:
         `[N, H, c]`; without H if the inputs have none.
     """
-    check_eps(eps)
-    query, key, value, squeeze = check_heads(query, key, value)
+    ops.check_eps(eps)
+    query, key, value, squeeze = ops.check_heads(query, key, value)
     if batch is not None:
         batch_size = check_batch(batch, len(value), batch_size)
-    with full_precision(value):
-        query, key, value, _ = one_dtype(query, key, value, None)
+    with ops.full_precision(value):
+        query, key, value, _ = ops.one_dtype(query, key, value, None)
         if feature_maps.is_softmax(feature_map):
             out = _softmax_attention(query, key, value, batch)
         else:
-            query, key = map_features(feature_map, query, key)
+            query, key = ops.map_features(feature_map, query, key)
             out = recurrence.quotient(_read(query, key, value, batch, batch_size), eps)
     return out.squeeze(-2) if squeeze else out
 

@@ -132,13 +132,26 @@ class HeadMix(nn.Module, ABC):
 
 
 class _Mapped(HeadMix):
-    """Heads joined into one row, then dropout and :math:`W_O`, unless `lin` is None."""
+    """Heads joined into one row, then dropout and :math:`W_O`.
+
+    Heads that come out of `join` as they were, and as wide as the output, need no :math:`W_O`.
+
+    Args:
+        heads: H.
+        width: channels of a head.
+        out_channels: columns of the result.
+        dropout: on what :math:`W_O` acts on.
+        bias: whether :math:`W_O` has one.
+    """
 
     def __init__(
-        self, heads: int, width: int, out_channels: int, dropout: float, lin: Linear | None
+        self, heads: int, width: int, out_channels: int, dropout: float = 0.0, bias: bool = True
     ) -> None:
         super().__init__(heads, width, out_channels)
-        self.dropout, self.lin = check_dropout(dropout), lin
+        self.dropout = check_dropout(dropout)
+        columns = self.join(torch.empty(1, heads, width)).size(1)
+        needed = not columns == width == out_channels
+        self.lin = Linear(columns, out_channels, bias) if needed else None
 
     def reset_parameters(self) -> None:
         if self.lin is not None:
@@ -163,24 +176,7 @@ class _Mapped(HeadMix):
 
 
 class LinearMix(_Mapped):
-    r""":math:`[\mathrm{head}^1, \ldots, \mathrm{head}^H] W_O`, after dropout.
-
-    A single head that is as wide as the output needs no :math:`W_O`.
-
-    Args:
-        heads: H.
-        width: channels of a head.
-        out_channels: columns of the result.
-        dropout: on what :math:`W_O` acts on.
-        bias: whether :math:`W_O` has one.
-    """
-
-    def __init__(
-        self, heads: int, width: int, out_channels: int, dropout: float = 0.0, bias: bool = True
-    ) -> None:
-        needed = heads > 1 or width != out_channels
-        lin = Linear(heads * width, out_channels, bias) if needed else None
-        super().__init__(heads, width, out_channels, dropout, lin)
+    r""":math:`[\mathrm{head}^1, \ldots, \mathrm{head}^H] W_O`, after dropout."""
 
     def join(self, heads: Tensor) -> Tensor:
         return heads.flatten(1)
@@ -190,17 +186,7 @@ class LinearMix(_Mapped):
 
 
 class SumMix(_Mapped):
-    r""":math:`\sum_h \mathrm{head}^h`, and :math:`W_O` only where it is not as wide as the output.
-
-    Args:
-        heads: see :class:`LinearMix`, like all that follow.
-    """
-
-    def __init__(
-        self, heads: int, width: int, out_channels: int, dropout: float = 0.0, bias: bool = True
-    ) -> None:
-        lin = Linear(width, out_channels, bias) if width != out_channels else None
-        super().__init__(heads, width, out_channels, dropout, lin)
+    r""":math:`\sum_h \mathrm{head}^h`, and :math:`W_O` where that is not as wide as the output."""
 
     def join(self, heads: Tensor) -> Tensor:
         return heads.sum(1)
