@@ -1,6 +1,6 @@
 # Commands, each from nothing but Python 3.11+ and make:
 #   make train   train STAGNN on the embedded graph of handwritten digits
-#   make test    lint, types, tests and documentation: everything that CI checks
+#   make test    lint, types, layers, tests and documentation: everything that CI checks
 #   make docs    the documentation as a site, in build/site
 PYTHON ?= python3
 VENV := .venv
@@ -19,6 +19,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mkdocs build --quiet --strict
 	$(BIN)/python -m pytest -q -n 2 --durations=15
 
