@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -76,9 +77,12 @@ def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None
     names = [plain(name) for name in classes]
     if len(classes) <= CLASSES_SHOWN:
         console.print(f"test nodes of run {number}: true class in rows, predicted in columns")
-        table = _table("", *names)
-        for name, row in zip(names, counts, strict=True):
-            table.add_row(name, *(f"{count:,}" for count in row))
+        table = _matrix(names, names, counts)
+        anyhow = console.options.update(max_width=10_000)
+        if console.measure(table, options=anyhow).maximum > console.width:  # names would be cut
+            numbers = [str(number) for number in range(len(names))]
+            rows = [f"{number}: {name}" for number, name in enumerate(names)]
+            table = _matrix(rows, numbers, counts)
     else:
         console.print(f"test nodes of run {number}: what is taken for what most often")
         table = _table("true", "predicted", "nodes")
@@ -92,6 +96,13 @@ def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None
     else:
         line = _draw(folder / "confusion.png", picture)
     console.print(line, soft_wrap=True, markup=False)
+
+
+def _matrix(rows: list[str], columns: list[str], counts: np.ndarray) -> Table:
+    table = _table("", *columns)
+    for name, row in zip(rows, counts, strict=True):
+        table.add_row(name, *(f"{count:,}" for count in row))
+    return table
 
 
 def _draw(path: Path, picture: bytes) -> str:
