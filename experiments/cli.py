@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from subtree_attention.train.loop import choose_device
 
 from subtree_attention import _check, cli
 from subtree_attention.cli.app import (
-    DataDir,
+    DATA,
+    PLACE,
     Device,
-    Mirror,
-    Together,
     err_console,
-    live,
+    options,
     out_console,
+    say,
 )
-from subtree_attention.runs import folder as store
+from subtree_attention.show.progress import Bars, Lines
 
 app = typer.Typer(
     name="python -m experiments",
@@ -32,6 +31,7 @@ app = typer.Typer(
 
 
 @app.command()
+@options(data=DATA)
 def bench(
     graphs: Annotated[
         list[str] | None, typer.Argument(help=r"Names from 'sta datasets'. \[default: cora]")
@@ -64,8 +64,8 @@ def bench(
             "results/bench-DEVICE.json, with --scaling results/scaling-DEVICE.json]"
         ),
     ] = None,
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
+    *,
+    data: dict[str, Any],
 ) -> None:
     """Measure the operator and whole epochs against other ways to do the same.
 
@@ -87,6 +87,8 @@ def bench(
     python -m experiments bench --scaling                how time and memory grow
     """
     from experiments import bench as benchmark
+    from subtree_attention.io import write_json
+    from subtree_attention.runs.environment import choose_device
 
     _check.integer("rounds", rounds, 1)
     place = choose_device(device)
@@ -100,13 +102,13 @@ def bench(
         result = benchmark.scale(place, limit=limit, **common)
     else:
         graphs = graphs or ([] if shape else ["cora"])
-        common |= {"data_dir": data_dir, "mirror": mirror}
-        common["save"] = lambda so_far: store.write_json(path, so_far)
+        common["save"] = lambda so_far: write_json(path, so_far)
         result = benchmark.compare(graphs, shape or [], place, **common)
     benchmark.publish(result, path, out_console)
 
 
 @app.command()
+@options(place=PLACE, data=DATA)
 def reproduce(
     what: Annotated[
         str,
@@ -114,6 +116,7 @@ def reproduce(
             help="table1, table2, table3, hops, deep, gpr, theorem, robustness, or all."
         ),
     ],
+    *,
     graph: Annotated[
         list[str] | None, typer.Option(help="Only this graph; may be given several times.")
     ] = None,
@@ -130,8 +133,7 @@ def reproduce(
         int | None,
         typer.Option(help="Most epochs of a run, for a quick look; needs a folder of its own."),
     ] = None,
-    device: Device = "auto",
-    together: Together = None,
+    place: dict[str, Any],
     processes: Annotated[
         int | None,
         typer.Option(
@@ -143,8 +145,7 @@ def reproduce(
     results: Annotated[
         Path | None, typer.Option(help="Folder of the records. [default: results/reproduce]")
     ] = None,
-    data_dir: DataDir = None,
-    mirror: Mirror = None,
+    data: dict[str, Any],
 ) -> None:
     """Run the paper's experiments again, and draw its tables and figures from the runs.
 
@@ -166,19 +167,12 @@ def reproduce(
 
     CUDA_VISIBLE_DEVICES=1 python -m experiments reproduce all   a second GPU joins in
     """
-    from subtree_attention.train.loop import TOGETHER
-
     from experiments.reproduce import command
-    from experiments.reproduce.progress import RunBars, RunLines, Watch
     from experiments.reproduce.queue import default_processes
     from experiments.reproduce.store import DEFAULT, Store
-    from experiments.reproduce.training import Place
+    from subtree_attention.train.jobs import Place
 
-    store_of_records = Store(results or DEFAULT)
-
-    def say(line: str) -> None:
-        err_console.print(line, soft_wrap=True, markup=False)
-
+    store = Store(results or DEFAULT)
     _check.known("experiment", what, command.WHATS)
     if epochs is not None and results is None:
         raise ValueError(
@@ -186,36 +180,37 @@ def reproduce(
             "name another folder with --results"
         )
     if render:
-        files, failed = command.render(what, store_of_records, say), ""
+        files, failed = command.render(what, store, _Lines().say), ""
     else:
-        at_a_time = TOGETHER if together is None else _check.integer("together", together, 1)
-        place = Place(choose_device(device), data_dir, mirror, at_a_time)
-        changes = {} if epochs is None else {"epochs": epochs}
+        where = Place.of(**place)
+        chosen: dict[str, Any] = {"graphs": graph, "models": model, "runs": runs, "again": again}
+        if epochs is not None:
+            chosen["epochs"] = epochs
         if processes is None:
-            processes = default_processes(place.device)
-        display: AbstractContextManager[Watch] = live(RunBars(say, err_console), RunLines(say))
+            processes = default_processes(where.device)
+        display: AbstractContextManager[Lines] = nullcontext(_Lines())
+        if err_console.is_terminal:
+            display = Bars(err_console)
         try:
             with display as watch:
+                count = _check.integer("processes", processes, 1)
                 files, failed = command.reproduce(
-                    what,
-                    place,
-                    store_of_records,
-                    graphs=graph,
-                    models=model,
-                    runs=runs,
-                    again=again,
-                    processes=_check.integer("processes", processes, 1),
-                    say=say,
-                    watch=watch,
-                    **changes,
+                    what, where, store, processes=count, watch=watch, **chosen
                 )
         except KeyboardInterrupt:
-            say("Stopped. What is done is kept; the same command goes on.")
+            say("Stopped. What is done is kept; the same command goes on.", err_console)
             raise typer.Exit(130) from None
     for file in files:
-        out_console.print(f"written to {file}", soft_wrap=True, markup=False)
+        say(f"written to {file}")
     if failed:
         raise RuntimeError(f"{failed}. They have no record: the same command tries them again")
+
+
+class _Lines(Lines):
+    """Lines beside the results, not among them."""
+
+    def say(self, line: str) -> None:
+        say(line, err_console)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from subtree_attention import feature_maps
+from subtree_attention.config import MODELS, Settings, STAGNNSettings
 from subtree_attention.feature_maps import FeatureMap
 from subtree_attention.graph import Graph
-from subtree_attention.nn import HeadMix, Linear, global_attention, project
+from subtree_attention.nn import BUILDERS, HeadMix, Linear, global_attention, project
 from subtree_attention.nn.features import Features
 from subtree_attention.nn.heads import build_mix
 from subtree_attention.nn.models import key_channels
@@ -85,3 +87,31 @@ class _GlobalConv(nn.Module):
         query, key, value = project(x, self.heads, self.lin_query, self.lin_key, self.lin_value)
         everywhere = global_attention(query, key, value, feature_map=self.feature_map, eps=self.eps)
         return self.head_mix(everywhere).to(value.dtype)
+
+
+def _as_of_stagnn(name: str) -> Any:
+    about = next(about for about in fields(STAGNNSettings) if about.name == name)
+    return field(default=about.default, metadata=about.metadata)
+
+
+@dataclass(frozen=True)
+class GlobalAttentionSettings(Settings):
+    """The options of `GlobalAttentionGNN`: those of STAGNN that have nothing to do with hops."""
+
+    name: ClassVar[str] = "global-attention"
+    title: ClassVar[str] = "global attention"
+    hidden_channels: int = _as_of_stagnn("hidden_channels")
+    heads: int = _as_of_stagnn("heads")
+    dropout: float = _as_of_stagnn("dropout")
+    feature_map: str = _as_of_stagnn("feature_map")
+    head_mix: str = _as_of_stagnn("head_mix")
+    eps: float = _as_of_stagnn("eps")
+
+    @classmethod
+    def of(cls, settings: STAGNNSettings) -> GlobalAttentionSettings:
+        """What is left of STAGNN's."""
+        return cls(**{about.name: getattr(settings, about.name) for about in fields(cls)})
+
+
+MODELS[GlobalAttentionSettings.name] = GlobalAttentionSettings
+BUILDERS[GlobalAttentionSettings.name] = GlobalAttentionGNN

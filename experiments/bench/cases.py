@@ -11,23 +11,23 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from subtree_attention import _check, datasets
+from subtree_attention.config import Config
+from subtree_attention.datasets import Dataset, Split, random_split
 from subtree_attention.datasets.features import from_scipy
 from subtree_attention.datasets.folders import data_folder, mirror_folder, missing_files
 from subtree_attention.graph import Graph
+from subtree_attention.nn.features import Features, as_features
 from subtree_attention.nn.models import key_channels
-from subtree_attention.train.config import Config
 from subtree_attention.train.recipes import recipe
 
 T = TypeVar("T")
@@ -38,27 +38,45 @@ class Case:
     """One graph, on the device, with the settings that it is measured under.
 
     Attributes:
-        name: as it is reported.
         note: what a reader should know about it.
         config: the paper's settings for the graph; for a shape, 4 heads and 3 hops.
-        data: x [N, F] (dense or CSR), edge_index [2, E], y [N] and the three masks [N].
+        data: features [N, F] (dense or CSR), edge_index [2, E], y [N].
+        split: training, validation and test nodes, [N] each.
         graph: the prepared walk.
-        classes: C.
         preparation: seconds that each part of making it took, on the CPU.
     """
 
-    name: str
     note: str
     config: Config
-    data: Data
+    data: Dataset
+    split: Split
     graph: Graph
-    classes: int
     preparation: dict[str, float]
+
+    def to(self, device: torch.device) -> Case:
+        """All on the device, with the walk's weights at hand: they are inputs of every version."""
+        graph = self.graph.to(device)
+        graph.matrix(), graph.transpose()
+        return replace(self, data=self.data.to(device), split=self.split.to(device), graph=graph)
+
+    @cached_property
+    def x(self) -> Features:
+        """The features as our layers keep them."""
+        return as_features(self.data.features)
+
+    @property
+    def name(self) -> str:
+        """As it is reported."""
+        return self.config.data.graph
+
+    @property
+    def classes(self) -> int:
+        return self.data.num_classes
 
     @property
     def key_channels(self) -> int:
         """d, the channels of a head's queries and keys."""
-        return key_channels(self.config.hidden_channels, self.config.heads)
+        return key_channels(self.config.model.hidden_channels, self.config.model.heads)
 
     def to_dict(self) -> dict[str, Any]:
         """As the results file holds it."""
@@ -66,7 +84,7 @@ class Case:
             "note": self.note,
             "nodes": self.graph.num_nodes,
             "edges": self.graph.num_edges,
-            "features": self.data.x.size(1),
+            "features": self.data.num_features,
             "classes": self.classes,
             "config": self.config.to_dict(),
             "preparation_seconds": self.preparation,
@@ -76,32 +94,30 @@ class Case:
 # ---------------------------------------------------------------------- graphs of the registry
 
 
-def from_registry(
-    name: str, device: torch.device, data_dir: Path | None = None, mirror: Path | None = None
-) -> Case:
+def from_registry(name: str, device: torch.device) -> Case:
     """A graph by its recipe, prepared from the raw files as at its first use."""
     config, seconds = recipe(name), dict[str, float]()
-    source, data = _timed(seconds, "load", partial(_load_cold, config.graph, data_dir, mirror))
-    if config.encoding:
-        encode = datasets.LaplacianEncoding(config.encoding)
-        data = _timed(seconds, "encoding", lambda: encode(data))
-    build = partial(Graph, data.edge_index, data.num_nodes, transition=config.transition)
-    graph, note = _timed(seconds, "graph", build), f"read from {source}"
-    classes = datasets.info(name).num_classes
-    return Case(config.graph, note, config, *_on(device, data, graph), classes, seconds)
+    source, data = _timed(seconds, "load", partial(_load_cold, config.data.graph))
+    if config.data.encoding:
+        data = replace(data, kept_in=None)  # computed anew
+        data = _timed(seconds, "encoding", partial(data.encoded, config.data.encoding))
+    transition = config.model.transition
+    build = partial(Graph, data.edge_index, data.num_nodes, transition=transition)
+    graph, split = _timed(seconds, "graph", build), data.split(config.data.split)
+    return Case(f"read from {source}", config, data, split, graph, seconds).to(device)
 
 
-def _load_cold(name: str, data_dir: Path | None, mirror: Path | None) -> tuple[str, Data]:
+def _load_cold(name: str) -> tuple[str, Dataset]:
     """The graph from its raw files, without what an earlier use left behind; and from what."""
     info = datasets.info(name)
     if not info.raw_files:
         return "an installed package", datasets.load(name)
-    if datasets.where(name, data_dir, mirror).status == "download":
-        datasets.load(name, data_dir=data_dir, mirror=mirror)  # the network is not measured
-    places = (data_folder(data_dir), mirror_folder(mirror))
+    if datasets.where(name).status == "download":
+        datasets.load(name)  # the network is not measured
+    places = (data_folder(), mirror_folder())
     raw = next((place for place in places if place and not missing_files(info, place)), None)
     if raw is None:
-        return "the cache", datasets.load(name, data_dir=data_dir, mirror=mirror)
+        return "the cache", datasets.load(name)
     with tempfile.TemporaryDirectory() as empty:
         return "raw files", datasets.load(name, data_dir=empty, mirror=raw)
 
@@ -164,11 +180,12 @@ def from_shape(text: str, device: torch.device) -> Case:
     graph = _timed(seconds, "graph", partial(Graph, edge_index, shape.nodes))
     generator = np.random.default_rng(0)
     labels = torch.from_numpy(generator.integers(shape.classes, size=shape.nodes))
-    data = Data(x=_random_features(shape, generator), edge_index=edge_index, y=labels)
-    config = Config(f"{text} shape", split="A", encoding=0, hops=3, heads=4, dropout=0.5)
-    data = datasets.apply_split(data, config.split)
+    classes = tuple(map(str, range(shape.classes)))
+    data = Dataset(_random_features(shape, generator), edge_index, labels, classes=classes)
+    config = Config.of(f"{text} shape", split="A", encoding=0, hops=3, heads=4, dropout=0.5)
+    split = random_split(shape.nodes, config.data.split, 0)
     note = "uniform random graph: no hubs, no communities"
-    return Case(config.graph, note, config, *_on(device, data, graph), shape.classes, seconds)
+    return Case(note, config, data, split, graph, seconds).to(device)
 
 
 def random_edges(nodes: int, edges: int) -> Tensor:
@@ -191,16 +208,6 @@ def _random_features(shape: Shape, generator: np.random.Generator) -> Tensor:
     values = np.full(columns.size, 1 / words, dtype=np.float32)
     size = (shape.nodes, shape.features)
     return from_scipy(scipy.sparse.csr_matrix((values, columns, starts), size))
-
-
-# ---------------------------------------------------------------------------------- both
-
-
-def _on(device: torch.device, data: Data, graph: Graph) -> tuple[Data, Graph]:
-    """Both on the device, with the walk's weights at hand: they are inputs of every version."""
-    graph = graph.to(device)
-    graph.matrix(), graph.transpose()
-    return data.to(str(device)), graph
 
 
 def _timed(seconds: dict[str, float], name: str, call: Callable[[], T]) -> T:

@@ -6,7 +6,6 @@ import math
 import statistics
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from experiments.bench.cases import Case
 from experiments.bench.measure import Version, copy_bandwidth, measure
 from subtree_attention import datasets
 from subtree_attention.ops import backends
-from subtree_attention.runs.folder import environment
+from subtree_attention.runs.environment import environment
 
 Say = Callable[[str], object]
 
@@ -29,8 +28,6 @@ def compare(
     *,
     backend: str = "auto",
     rounds: int = 7,
-    data_dir: Path | None = None,
-    mirror: Path | None = None,
     say: Say = print,
     save: Callable[[dict[str, Any]], object] = lambda result: None,
 ) -> dict[str, Any]:
@@ -42,8 +39,6 @@ def compare(
         device: where to measure.
         backend: how ours computes the operator.
         rounds: how often every version is timed.
-        data_dir: see `datasets.load`.
-        mirror: see `datasets.load`.
         say: told what is going on.
         save: given the result so far after every graph, so that a run that is stopped has some.
     """
@@ -51,7 +46,7 @@ def compare(
     prepare: dict[str, Callable[[], Case]] = {}
     for name in graphs:
         name = datasets.info(name).name  # refuses an unknown one before the work begins
-        prepare[name] = partial(cases.from_registry, name, device, data_dir, mirror)
+        prepare[name] = partial(cases.from_registry, name, device)
     for text in shapes:
         cases.parse_shape(text)
         prepare[f"shape {text}"] = partial(cases.from_shape, text, device)
@@ -81,9 +76,9 @@ def compare(
 
 def _measure_case(case: Case, backend: str, rounds: int, bandwidth: float) -> dict[str, Any]:
     """Operator and epoch on one graph."""
-    device, config = case.graph.device, case.config
+    device, model = case.graph.device, case.config.model
     task = attention.make_task(
-        case.graph, config.hops, config.heads, case.key_channels, case.classes, config.eps
+        case.graph, model.hops, model.heads, case.key_channels, case.classes, model.eps
     )
     operator = _measure_part(partial(attention.versions, task, backend), device, rounds)
     operator["needed_bytes"] = task.needed_bytes()

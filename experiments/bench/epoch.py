@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from itertools import cycle, islice
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from subtree_attention.train.loop import TOGETHER
 from torch import Tensor, nn
 
 from experiments.attentions import (
@@ -25,20 +24,21 @@ from experiments.attentions import (
     STAGNNBy,
     edge_tensor_bytes,
 )
-from experiments.baselines import PYG_MODELS, PyGModel, SparseGCN
+from experiments.baselines import PYG_MODELS, PyGModel, SparseGCN, dense_features
 from experiments.bench.attention import OURS
 from experiments.bench.cases import Case
 from experiments.bench.measure import Run, Version, relative_error
-from subtree_attention.datasets.features import is_csr
+from subtree_attention import tasks
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
-from subtree_attention.tasks.metrics import LOSSES
+from subtree_attention.nn.features import Features
+from subtree_attention.train.jobs import TOGETHER
 from subtree_attention.train.step import EAGER_EPOCHS, Trainer
 
 LR, WEIGHT_DECAY = 0.01, 5e-4  # of PyG's models
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-Start = Callable[[nn.Module, Tensor], Run]
+Start = Callable[[nn.Module, Features], Run]
 Answer = tuple[Tensor, Tensor]  # logits [N, C], gradient [number of parameters]
 
 
@@ -62,12 +62,12 @@ def versions(case: Case, backend: str) -> list[Version]:
 
 def dense_bytes(case: Case) -> int:
     """The size of the features as a dense float32 matrix."""
-    return 4 * case.data.x.size(0) * case.data.x.size(1)
+    return 4 * case.data.num_nodes * case.data.num_features
 
 
 def _dense_features(case: Case) -> Tensor:
     """x [N, F] as PyG's models take it."""
-    return case.data.x.to_dense() if is_csr(case.data.x) else case.data.x
+    return dense_features(case.data.features)
 
 
 # ------------------------------------------------------------------------------- running an epoch
@@ -76,17 +76,28 @@ def _dense_features(case: Case) -> Tensor:
 def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
     """Epochs as `sta train` runs them, of several runs in turns; the features are the case's."""
 
-    def start(model: Any, x: Tensor) -> Run:
+    def start(model: nn.Module, x: Features) -> Run:
         trainers = []
         for _ in range(together):
-            trainers.append(Trainer(deepcopy(model), case.data, graph, case.config))
-            trainers[-1].advance(EAGER_EPOCHS)  # captured before the clock starts
+            trainer = Trainer(
+                deepcopy(model),
+                case.x,
+                case.data.y,
+                case.split,
+                graph,
+                task=tasks.of(case.config.task),
+                outputs=case.classes,
+                fit=case.config.fit,
+            )
+            for _ in range(EAGER_EPOCHS):  # captured before the clock starts
+                trainer.epoch()
+            trainers.append(trainer)
 
         in_turns = cycle(trainers)
 
         def advance(epochs: int) -> None:
             for trainer in islice(in_turns, epochs):
-                trainer.advance(1)
+                trainer.epoch()
 
         return advance
 
@@ -95,9 +106,9 @@ def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
 
 def _eagerly(case: Case, adjacency: Any, loss: Loss, *more: Tensor) -> Start:
     """The loop that everybody writes around `model(x, adjacency, *more)`."""
-    y, mask = case.data.y, case.data.train_mask
+    y, mask = case.data.y, case.split.train
 
-    def start(model: nn.Module, x: Tensor) -> Run:
+    def start(model: nn.Module, x: Features) -> Run:
         optimizer = _optimizer(model, case)
 
         def advance(epochs: int) -> None:
@@ -119,8 +130,8 @@ def _eagerly(case: Case, adjacency: Any, loss: Loss, *more: Tensor) -> Start:
 def _optimizer(model: nn.Module, case: Case) -> torch.optim.Optimizer:
     """Adam by the graph's recipe for STAGNN, by the usual settings for PyG's models."""
     if isinstance(model, STAGNN):
-        groups = model.parameter_groups(case.config.weight_decay)
-        return torch.optim.Adam(groups, lr=case.config.lr)
+        fit = case.config.fit
+        return torch.optim.Adam(model.parameter_groups(fit.weight_decay), lr=fit.lr)
     return torch.optim.Adam(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY)
 
 
@@ -130,13 +141,13 @@ def _optimizer(model: nn.Module, case: Case) -> torch.optim.Optimizer:
 def _stagnn_versions(case: Case, backend: str, dense: Callable[[], Tensor]) -> list[Version]:
     """The same weights under three attentions: ours, library products, edge by edge."""
     config, graph = case.config, case.graph
-    sizes = {"in_channels": case.data.x.size(1), "out_channels": case.classes}
-    settings = {**sizes, **config.model_settings()}
+    sizes = {"in_channels": case.data.num_features, "out_channels": case.classes}
+    settings = {**sizes, **asdict(config.model)}
     same = _SameWeights(case, graph, partial(STAGNN, **settings, backend="torch"))
-    eagerly = _eagerly(case, graph, _MASKED_LOSSES[config.loss])
+    eagerly = _eagerly(case, graph, _MASKED_LOSSES[config.task.loss])
     library = partial(STAGNNBy, LibraryAttention(graph), **settings)
     edgewise = partial(STAGNNBy, EdgewiseAttention(graph), **settings)
-    edge_tensors = edge_tensor_bytes(graph, config.heads, case.key_channels, case.classes)
+    edge_tensors = edge_tensor_bytes(graph, config.model.heads, case.key_channels, case.classes)
     ours = partial(STAGNN, **settings, backend=backend)
     versions = [
         same.version(OURS, ours, _our_way(case, graph)),
@@ -154,7 +165,7 @@ def _sparse_gcn_version(case: Case) -> Version:
     """GCN with our sparse features and our epoch: what is left when the operator costs nothing."""
     graph = Graph(case.data.edge_index, case.data.num_nodes, transition="sym", self_loops=True)
     graph.matrix(), graph.transpose()  # inputs, as those of the other graph are
-    build = partial(SparseGCN, case.data.x.size(1), case.classes)
+    build = partial(SparseGCN, case.data.num_features, case.classes)
     name = f"GCN on our parts, {'captured' if graph.device.type == 'cuda' else 'eager'}"
     return _SameWeights(case, graph, build).version(name, build, _our_way(case, graph))
 
@@ -166,7 +177,7 @@ def _pyg_version(name: str, model: PyGModel, case: Case, dense: Callable[[], Ten
 
     def build() -> Run:
         torch.manual_seed(0)
-        built = model.build(case.data.x.size(1), case.classes).to(edge_index.device)
+        built = model.build(case.data.num_features, case.classes).to(edge_index.device)
         return _eagerly(case, edge_index, model.loss, *batch)(built, dense())
 
     return Version(name, build, inputs=dense, needs_bytes=3 * dense_bytes(case))
@@ -184,18 +195,20 @@ class _SameWeights:
         self.case, self.graph = case, graph
         torch.manual_seed(0)
         self.weights = build().state_dict()
-        self.truth = self._answer(self._placed(build).double(), case.data.x.double())
+        self.truth = self._answer(self._placed(build).double(), case.data.features.double())
 
     def version(
         self,
         name: str,
         build: Callable[[], nn.Module],
         start: Start,
-        features: Callable[[], Tensor] | None = None,
+        features: Callable[[], Features] | None = None,
         needs_bytes: int = 0,
     ) -> Version:
         """A version whose logits and gradients are compared."""
-        inputs = features or (lambda: self.case.data.x)
+
+        def inputs() -> Features:
+            return self.case.x if features is None else features()
 
         def error() -> float:
             return relative_error(self._answer(self._placed(build), inputs()), self.truth)
@@ -212,9 +225,9 @@ class _SameWeights:
         model.load_state_dict(self.weights)
         return model.to(self.graph.device)
 
-    def _answer(self, model: nn.Module, x: Tensor) -> Answer:
+    def _answer(self, model: nn.Module, x: Features) -> Answer:
         """Logits [N, C] without dropout, and the gradient of the loss for all parameters."""
-        data, logits = self.case.data, model.eval()(x, self.graph)
-        loss = LOSSES[self.case.config.loss](data.y, data.train_mask, self.case.classes)
+        case, logits = self.case, model.eval()(x, self.graph)
+        loss = tasks.of(case.config.task).loss(case.data.y, case.split.train, case.classes)
         grads = torch.autograd.grad(loss(logits), list(model.parameters()))
         return logits.detach(), torch.cat([grad.flatten() for grad in grads])

@@ -19,7 +19,7 @@ from experiments.bench.cases import random_edges
 from experiments.bench.measure import Measurement, measure
 from subtree_attention.graph import Graph
 from subtree_attention.ops import backends
-from subtree_attention.runs.folder import environment
+from subtree_attention.runs.environment import environment
 
 HIDDEN, EPS = 64, 1e-5
 EDGES_PER_NODE = 10

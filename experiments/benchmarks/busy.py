@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from experiments.benchmarks.script import leave, parser
-from subtree_attention.runs.folder import read_summary
+from subtree_attention.io import read_json
 
 SETTINGS = {
     "as it comes": {},
@@ -45,7 +45,7 @@ def seconds(settings: dict[str, str]) -> float:
         command = [sys.executable, "-m", "subtree_attention", "train", "digits", "--runs", "1"]
         command += ["--device", "cpu", "--out", str(out)]
         subprocess.run(command, env=os.environ | settings, check=True, capture_output=True)
-        return float(read_summary(out / "run-0")["seconds"])
+        return float(read_json(out / "run-0" / "summary.json")["seconds"])
 
 
 def main() -> None:

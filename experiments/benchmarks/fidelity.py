@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,8 +28,9 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, ExplainerAlgorithm, GNNExplainer
 from torch_geometric.utils import k_hop_subgraph
 
+import subtree_attention as sta
 from experiments.benchmarks.script import leave, parser
-from subtree_attention import STAGNN, STAExplainer, fit, load, load_data, recipe
+from subtree_attention import STAGNN, STAExplainer, fit, recipe
 
 SIZES = (1, 5, 10, 20, 50)
 LEARNING_RATES = (0.01, 0.1)  # of GNNExplainer: PyG's default, and one that moves its mask further
@@ -44,7 +46,9 @@ def main() -> None:
     config = recipe("cora", runs=1)
     with tempfile.TemporaryDirectory() as folder:
         score = fit(config, Path(folder) / "run", device="cpu").mean
-        model, data = load(Path(folder) / "run"), load_data(Path(folder) / "run")
+        run = sta.open(Path(folder) / "run")
+        model: Any = run.model
+        data = run.dataset.to_pyg(run.split)
     data.x = data.x.to_dense()  # GNNExplainer multiplies it with its mask
     model.conv.cached = True  # the same graph in every call
 
@@ -56,7 +60,7 @@ def main() -> None:
         algorithm = GNNExplainer(epochs=arguments.epochs, lr=lr)
         methods[f"GNNExplainer, lr {lr}"] = by_algorithm(model, data, algorithm)
     methods |= {
-        "nearest": lambda root: nearness(data, root, config.hops),
+        "nearest": lambda root: nearness(data, root, config.model.hops),
         "random": lambda root: torch.rand(data.num_nodes),
     }
     results = {name: measure(model, data, roots, rank) for name, rank in methods.items()}

@@ -13,8 +13,8 @@ from experiments.benchmarks.script import leave, parser
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS
 from experiments.reproduce.training import build
-from subtree_attention import Graph, datasets
-from subtree_attention.train.loop import prepare
+from subtree_attention import Graph, datasets, tasks
+from subtree_attention.nn import as_features
 from subtree_attention.train.recipes import recipe
 from subtree_attention.train.step import Trainer
 
@@ -22,16 +22,22 @@ from subtree_attention.train.step import Trainer
 def epochs_of(model: str, graph: str, seed: int, epochs: int, dtype: torch.dtype) -> torch.Tensor:
     """Loss and scores on training, validation and test nodes: [epochs, 4]."""
     config = recipe(graph)
-    data = datasets.apply_split(prepare(config), config.split, seed=seed)
-    data.x = data.x.to(dtype)
-    walked = Graph(data.edge_index, data.num_nodes, transition=config.transition)
-    job = Job("table1", config.graph, model, "", seed, config)
-    net, _ = build(job, data.x.size(1), int(data.y.max()) + 1, walked)
-    net = net.to(dtype)
-    trainer = Trainer(net, data, walked, config, capture=False)
+    data = datasets.load(graph).encoded(config.data.encoding)
+    walked = Graph(data.edge_index, data.num_nodes, transition=config.model.transition)
+    job = Job("table1", data.name, model, "", seed, config)
+    trainer = Trainer(
+        build(job, data.num_features, data.num_classes, walked).to(dtype),
+        as_features(data.features.to(dtype)),
+        data.y,
+        data.split(config.data.split, seed),
+        walked,
+        task=tasks.of(config.task),
+        outputs=data.num_classes,
+        fit=config.fit,
+    )
     rows: list[list[float]] = []
     for epoch in range(epochs):
-        trainer.advance(1)
+        trainer.epoch()
         rows += trainer.read(since=epoch)
     return torch.tensor(rows, dtype=torch.float64)
 

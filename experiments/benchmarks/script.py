@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from subtree_attention.io import write_json
-from subtree_attention.runs.folder import environment
+from subtree_attention.runs.environment import environment
 
 CPU = torch.device("cpu")
 

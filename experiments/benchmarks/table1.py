@@ -19,12 +19,19 @@ from pathlib import Path  # noqa: E402
 import torch  # noqa: E402
 
 from experiments.benchmarks.script import leave, parser  # noqa: E402
-from subtree_attention.runs.folder import environment  # noqa: E402
-from subtree_attention.train.loop import choose_device, fit, prepare  # noqa: E402
+from subtree_attention import datasets  # noqa: E402
+from subtree_attention.config import Config  # noqa: E402
+from subtree_attention.datasets import Dataset  # noqa: E402
+from subtree_attention.runs.environment import choose_device, environment  # noqa: E402
+from subtree_attention.train.fit import fit  # noqa: E402
 from subtree_attention.train.recipes import recipe  # noqa: E402
 
 # Those that train longest come first: meanwhile the others are prepared.
 GRAPHS = ["computer", "cs", "physics", "pubmed", "photo", "actor", "deezer", "cora", "citeseer"]
+
+
+def prepare(config: Config) -> Dataset:
+    return datasets.load(config.data.graph).encoded(config.data.encoding)
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.reproduce.experiments import EXPERIMENTS, Experiment, Job
-from experiments.reproduce.progress import RunLines, Watch
 from experiments.reproduce.queue import missing, taken_over, work_off
 from experiments.reproduce.records import OURS
 from experiments.reproduce.render import Say, render
@@ -15,9 +14,11 @@ from experiments.reproduce.store import Store
 from experiments.reproduce.theorem import FILE, GRAPHS
 from experiments.reproduce.theorem.measure import measure
 from experiments.reproduce.theorem.words import report, sentence
-from experiments.reproduce.training import Place
 from subtree_attention import _check, datasets
 from subtree_attention.io import read_json, write_json
+from subtree_attention.show.progress import Lines
+from subtree_attention.train.jobs import Place
+from subtree_attention.train.watch import Watch
 
 WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
 """`gpr` is drawn from the runs of `deep`."""
@@ -72,11 +73,11 @@ def _check_offered(
         _check.known(f"model of {what}", model, known)
 
 
-def available(jobs: list[Job], place: Place, say: Say) -> list[Job]:
+def available(jobs: list[Job], say: Say) -> list[Job]:
     """The jobs whose graphs are at hand; a graph that is not is named."""
     found: dict[str, bool] = {}
     for graph in dict.fromkeys(job.graph for job in jobs):
-        status = datasets.where(graph, place.data_dir, place.mirror).status
+        status = datasets.where(graph).status
         found[graph] = status != "download"
         if not found[graph]:
             say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
@@ -100,7 +101,6 @@ def reproduce(
     runs: int | None = None,
     again: bool = False,
     processes: int = 1,
-    say: Say = print,
     watch: Watch | None = None,
     **changes: Any,
 ) -> Reproduced:
@@ -115,27 +115,28 @@ def reproduce(
         runs: instead of the paper's number.
         again: run also what is there; the latest record counts.
         processes: beside this one for what cannot be captured, see `queue.outcomes`.
-        say: told what is going on.
-        watch: what is shown of the runs; a line for each by default.
+        watch: told what is going on; prints lines by default.
         changes: settings of every job's configuration, for a quick look.
     """
     jobs = jobs_of(what, graphs, models, runs, **changes)  # refuses before anything is done
+    watch = watch or Lines()
     if what in ("theorem", "all"):
-        _theorem(place, store, graphs, again, say)
-    jobs = available(jobs, place, say)
+        _theorem(store, graphs, again, watch.say)
+    jobs = available(jobs, watch.say)
     if not again:
         for record in taken_over(missing(jobs, store), store):
             store.add(record)
-    todo = jobs if again else missing(jobs, store)
-    if jobs:
-        say(f"{what}: {len(todo)} runs to do, {len(jobs) - len(todo)} are there")
-    watch, failed = watch or RunLines(say), ""
+    todo, failed = jobs if again else missing(jobs, store), ""
+    banner = f"{what}: {len(todo)} runs to do, {len(jobs) - len(todo)} are there"
     if todo:
-        watch.begin(len(todo))
-        failed = _named(work_off(todo, place, store, watch, processes, again), len(todo))
-        if watch.elsewhere:
-            say(f"{watch.elsewhere} runs were left to other processes; the last one draws them all")
-    return Reproduced(render(what, store, say), failed)
+        watch.begin(banner, len(todo))
+        worked = work_off(todo, place, store, watch, processes, again)
+        failed = _named(worked.failed, len(todo))
+        if left := worked.elsewhere:
+            watch.say(f"{left} runs were left to other processes; the last one draws them all")
+    elif jobs:
+        watch.say(banner)
+    return Reproduced(render(what, store, watch.say), failed)
 
 
 def _named(failed: list[Job], of: int) -> str:
@@ -149,19 +150,19 @@ def _named(failed: list[Job], of: int) -> str:
     return f"{len(failed)} of {of} runs failed: {'; '.join(parts)}"
 
 
-def _theorem(place: Place, store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:
+def _theorem(store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:
     """Measure the theorem on every graph that is at hand, unless that was done."""
-    path, where = store.folder / FILE, (place.data_dir, place.mirror)
+    path = store.folder / FILE
     stored = read_json(path)["records"] if path.exists() else []
     records = {record["graph"]: record for record in stored}  # by title
     wanted = [datasets.info(graph) for graph in graphs or GRAPHS]
-    wanted = [graph for graph in wanted if datasets.where(graph.name, *where).status != "download"]
+    wanted = [graph for graph in wanted if datasets.where(graph.name).status != "download"]
     todo = [graph for graph in wanted if again or graph.title not in records]
     if not todo:
         say(f"theorem: measured already, in {path}")
     titles = [datasets.info(name).title for name in datasets.names()]
     for graph in todo:
-        records[graph.title] = measure(graph.name, *where)
+        records[graph.title] = measure(graph.name)
         say(sentence(records[graph.title]))
         in_order = sorted(records.values(), key=lambda record: titles.index(record["graph"]))
         write_json(path, report(in_order))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from subtree_attention import _check
+from subtree_attention.datasets import Dataset
 from subtree_attention.datasets.features import csr_tensor, is_csr
 
 KINDS = ("edges added", "edges removed", "noisy features")
 
 
-def corrupt(data: Data, kind: str, share: float, seed: int) -> Data:
+def corrupt(data: Dataset, kind: str, share: float, seed: int) -> Dataset:
     """The graph with `share` of its edges or features changed; the same for the same seed.
 
     Edges are changed in pairs, so that an undirected graph stays one.
@@ -21,21 +23,17 @@ def corrupt(data: Data, kind: str, share: float, seed: int) -> Data:
     if not 0 <= share < 1:
         raise ValueError(f"the share must be at least 0 and below 1, got {share}")
     generator = torch.Generator().manual_seed(seed)
-    changed = data.clone()
-    if kind == "noisy features":
-        changed.x = _noisy(data.x, share, generator)
-        return changed
+    if kind == "noisy features":  # the encoding is one of them
+        return replace(data, x=_noisy(data.features, share, generator), encoding=None)
     pairs = data.edge_index[:, data.edge_index[0] <= data.edge_index[1]]
     count = round(share * pairs.size(1))
     if kind == "edges added":
         new = torch.randint(data.num_nodes, (2, count), generator=generator)
         new = new[:, new[0] != new[1]]
-        changed.edge_index = torch.cat([data.edge_index, new, new.flip(0)], dim=1)
-        return changed
+        return replace(data, edge_index=torch.cat([data.edge_index, new, new.flip(0)], dim=1))
     kept = pairs[:, torch.randperm(pairs.size(1), generator=generator)[count:]]
     loops = kept[0] == kept[1]
-    changed.edge_index = torch.cat([kept, kept[:, ~loops].flip(0)], dim=1)
-    return changed
+    return replace(data, edge_index=torch.cat([kept, kept[:, ~loops].flip(0)], dim=1))
 
 
 def _noisy(x: Tensor, share: float, generator: torch.Generator) -> Tensor:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from experiments.baselines import BASELINES, baseline
+from experiments.models import GlobalAttentionSettings
 from experiments.reproduce.corruption import KINDS
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import OURS, TUNED
-from subtree_attention.train.config import Config
+from subtree_attention.config import Config
 from subtree_attention.train.recipes import recipe
 
 DEPTHS = (3, 5, 10, 20, 50, 100)
@@ -84,9 +85,9 @@ def _runs(
     experiment: str, config: Config, runs: int | None, model: str = OURS, **more: Any
 ) -> Iterator[Job]:
     """The same job on several splits."""
-    for seed in range(config.runs if runs is None else runs):
+    for seed in range(config.fit.runs if runs is None else runs):
         job = {"variant": "", **more}
-        yield Job(experiment, config.graph, model, seed=seed, config=config, **job)
+        yield Job(experiment, config.data.graph, model, seed=seed, config=config, **job)
 
 
 def _table1(graph: str, runs: int | None) -> Iterator[Job]:
@@ -104,12 +105,12 @@ def _table1(graph: str, runs: int | None) -> Iterator[Job]:
 
 def _table2(graph: str, runs: int | None) -> Iterator[Job]:
     config = recipe(graph)
-    alone = config.replace(global_attention="only")
+    alone = replace(config, model=GlobalAttentionSettings.of(config.model))
     yield from _runs("table2", alone, runs, variant="GA only", at=0)
     # The equation for GA alone has no hop 0; the text ("enhanced by 0, 1, 2, or 3 hops") and the
     # scores suggest one. So both are run.
     for hops in (0, 1, 2, 3):
-        beside = config.replace(global_attention="beside", hops=hops)
+        beside = config.replace(global_attention=True, hops=hops)
         name = f"{hops} hop{'s' * (hops != 1)} + GA"
         yield from _runs("table2", beside, runs, variant=name, at=hops)
 

@@ -10,26 +10,26 @@ import os
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EXPERIMENTS, Job
-from experiments.reproduce.progress import Watch
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
 from experiments.reproduce.training import (
     Begin,
     Outcome,
-    Place,
     capturable,
     config_of,
     settings_of,
     steps,
 )
 from experiments.reproduce.workers import Workers
-from subtree_attention.train.config import Config
+from subtree_attention.config import Config
+from subtree_attention.train.jobs import Place
+from subtree_attention.train.watch import Watch
 
 MOST_PROCESSES = 8
 
@@ -82,8 +82,16 @@ def _is_run_of(job: Job, record: Record) -> bool:
 
 def _has_settings_of(job: Job, record: Record) -> bool:
     """Whether a record of the job's model was made as the job would be."""
-    config = {**Config(job.graph).to_dict(), **record.config}  # it may be older than a setting
-    return record.settings == settings_of(job) and config == config_of(job).to_dict()
+    if record.settings != settings_of(job) or not record.config:
+        return False
+    return Config.from_dict(record.config) == config_of(job)  # it may be older than a setting
+
+
+class Worked(NamedTuple):
+    """The jobs that failed, which have no record, and how many were left to other processes."""
+
+    failed: list[Job]
+    elsewhere: int
 
 
 def work_off(
@@ -93,7 +101,7 @@ def work_off(
     watch: Watch,
     processes: int = 1,
     again: bool = False,
-) -> list[Job]:
+) -> Worked:
     """Run jobs and put their records into the store, each as soon as it is there.
 
     What another process is at, or has done meanwhile, is left to it.
@@ -105,11 +113,8 @@ def work_off(
         watch: told of every job that starts, ends, or is left to others.
         processes: see `outcomes`.
         again: run also what is there.
-
-    Returns:
-        The jobs that failed: they have no record.
     """
-    failed, claims = [], Claims(store)
+    failed, left, claims = list[Job](), list[Job](), Claims(store)
 
     def begin(job: Job) -> bool:
         """Not what another process is at, or has ended since the jobs were chosen."""
@@ -117,21 +122,25 @@ def work_off(
         if ours and not again and not missing([job], store):
             claims.drop(job)
             ours = False
-        (watch.start if ours else watch.leave)(job)
+        if not ours:
+            left.append(job)
+            watch.leave(str(job))
         return ours
 
-    with closing(claims), closing(outcomes(jobs, place, processes, begin)) as ended:
+    with closing(claims), closing(outcomes(jobs, place, processes, begin, watch)) as ended:
         for outcome in ended:
             if outcome.record is None:
                 failed.append(outcome.job)
             else:
                 store.add(outcome.record)
             claims.drop(outcome.job)
-            watch.end(outcome)
-    return failed
+            watch.end(str(outcome.job), outcome.words, outcome.notable)
+    return Worked(failed, len(left))
 
 
-def outcomes(jobs: list[Job], place: Place, processes: int, begin: Begin) -> Generator[Outcome]:
+def outcomes(
+    jobs: list[Job], place: Place, processes: int, begin: Begin, watch: Watch
+) -> Generator[Outcome]:
     """How the jobs ended, in the order in which they did.
 
     What can be captured runs in this process, several at a time; what the host holds up, in
@@ -139,13 +148,13 @@ def outcomes(jobs: list[Job], place: Place, processes: int, begin: Begin) -> Gen
     """
     here, elsewhere, alone = _shared_out(jobs, place, processes)
     with Workers(elsewhere, place, processes, begin) as workers:
-        for outcome in steps(here, place, begin):
+        for outcome in steps(here, place, begin, watch):
             if outcome:
                 yield outcome
             yield from workers.ended(0)
         while workers.working:
             yield from workers.ended()
-    yield from filter(None, steps(alone, place, begin))
+    yield from filter(None, steps(alone, place, begin, watch))
 
 
 def _shared_out(

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from subtree_attention import datasets as data
 from subtree_attention.train.recipes import recipe
+from subtree_attention.upgrade import FORMAT, upgrade
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -19,10 +20,6 @@ MODELS = (
     "GraphGPS", "SGFormer", "Polynormer",
 )  # fmt: skip
 """The order in which models are shown; others follow by name."""
-
-
-FORMAT = 1
-"""Of a line; those without a number are of the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +79,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> Record:
-        """A record from a parsed line; fields that it does not know are left aside.
+        """A record from a parsed line, also of an older format; other fields are left aside.
 
         Raises:
             ValueError: fields are missing; the message names them and the run.
@@ -94,6 +91,7 @@ class Record:
             raise ValueError(
                 f"a record lacks {', '.join(missing)}; it is the one with {known or 'nothing else'}"
             )
+        line = upgrade("record", line)
         given = {about.name: line[about.name] for about in fields(cls) if about.name in line}
         for name in ("config", "settings"):
             given[name] = given.get(name) or {}
@@ -256,7 +254,7 @@ def paired_difference(ours: Iterable[Record], other: Iterable[Record]) -> Paired
 
 def planned_runs(graph: str) -> int | None:
     """How many runs a mean should have: the paper's number for the graph."""
-    return recipe(graph).runs if graph in data.names() else None
+    return recipe(graph).fit.runs if graph in data.names() else None
 
 
 def run_count(found: int, planned: int | None) -> str:

@@ -12,42 +12,32 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import torch
-from subtree_attention.train.config import Config
-from subtree_attention.train.loop import TOGETHER, can_capture, prepare
 from torch import nn
-from torch_geometric.data import Data
 
 from experiments.attentions import EdgewiseAttention, STAGNNBy
 from experiments.baselines import baseline
-from experiments.models import GlobalAttentionGNN
 from experiments.reproduce.corruption import corrupt
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS, Record
-from subtree_attention import datasets
+from subtree_attention import datasets, tasks
+from subtree_attention import nn as layers
+from subtree_attention.config import Config
+from subtree_attention.datasets import Dataset
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
-from subtree_attention.runs.folder import environment
-from subtree_attention.train.run import Diverged, Epoch, Run, train_together
+from subtree_attention.nn.features import Features, as_features
+from subtree_attention.runs.environment import environment
+from subtree_attention.train.fit import can_capture
+from subtree_attention.train.jobs import Place, work
+from subtree_attention.train.run import Diverged, Run
 from subtree_attention.train.step import Trainer
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where jobs run and what they read: picklable, so that it can be sent to other processes."""
-
-    device: torch.device
-    data_dir: Path | None = None
-    mirror: Path | None = None
-    together: int = TOGETHER
-    capture: bool = True
+from subtree_attention.train.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -58,6 +48,21 @@ class Outcome:
     record: Record | None = None
     error: str = ""
 
+    @property
+    def words(self) -> str:
+        """How it ended, in a line."""
+        if self.record is None:
+            return f"failed: {self.error}"
+        show = tasks.metrics.METRICS[self.record.metric].show
+        test = "" if self.record.test is None else f"test {show(self.record.test)}  "
+        epochs, diverged = f"{self.record.epochs} epochs", self.record.diverged
+        return f"{test}{epochs}" + (f"  diverged at epoch {diverged}" if diverged else "")
+
+    @property
+    def notable(self) -> bool:
+        """Whether it did not end as it should."""
+        return self.record is None or bool(self.record.diverged)
+
 
 Begin = Callable[[Job], bool]
 """Asked when the turn of a job comes: whether it is run here."""
@@ -65,10 +70,12 @@ Begin = Callable[[Job], bool]
 
 def run(jobs: Iterable[Job], place: Place) -> Iterator[Outcome]:
     """How the jobs ended, in the order in which they did."""
-    return (outcome for outcome in steps(jobs, place, lambda _: True) if outcome)
+    return (outcome for outcome in steps(jobs, place, lambda _: True, Watch()) if outcome)
 
 
-def steps(jobs: Iterable[Job], place: Place, begin: Begin) -> Iterator[Outcome | None]:
+def steps(
+    jobs: Iterable[Job], place: Place, begin: Begin, watch: Watch
+) -> Iterator[Outcome | None]:
     """As `run`, with None whenever the caller may look after something else."""
 
     def kind(job: Job) -> tuple[str, int, bool]:
@@ -76,29 +83,32 @@ def steps(jobs: Iterable[Job], place: Place, begin: Begin) -> Iterator[Outcome |
 
     for (graph, encoding, alone), some in groupby(sorted(jobs, key=kind), key=kind):
         try:
-            data = _prepared(graph, encoding, place)
-            placed = copy(data).to(str(place.device))  # once: the runs share it
+            data = _prepared(graph, encoding)
+            placed = data.to(place.device)  # once: the runs share it, and the features as prepared
+            x = as_features(placed.features)
         except Exception as error:
             yield from (Outcome(job, error=in_words(error)) for job in filter(begin, some))
             continue
-        start = partial(_JobRun, data=data, placed=placed, place=place)
-        at_a_time = 1 if alone or place.device.type == "cpu" else place.together
-        yield from _train(some, start, at_a_time, begin)
+        start = partial(_JobRun, data=data, placed=placed, x=x, place=place)
+        yield from _train(some, start, place.at_a_time(not alone), begin, watch)
 
 
 def data_of(job: Job) -> tuple[str, int]:
     """What a job needs prepared: the graph and its encoding."""
-    return job.graph, job.config.encoding
+    return job.graph, job.config.data.encoding
 
 
 @lru_cache(maxsize=1)  # a process that is given job after job prepares a graph once
-def _prepared(graph: str, encoding: int, place: Place) -> Data:
-    """The graph on the CPU, before any split."""
-    return prepare(Config(graph, encoding=encoding), place.data_dir, place.mirror)
+def _prepared(graph: str, encoding: int) -> Dataset:
+    return datasets.load(graph).encoded(encoding)
 
 
 def _train(
-    jobs: Iterable[Job], start: Callable[[Job], _JobRun], at_a_time: int, begin: Begin
+    jobs: Iterable[Job],
+    start: Callable[[Job], _JobRun],
+    at_a_time: int,
+    begin: Begin,
+    watch: Watch,
 ) -> Iterator[Outcome | None]:
     """Jobs on the same data, some at a time."""
     refused: list[Outcome] = []  # could not even be started
@@ -110,9 +120,9 @@ def _train(
             except Exception as error:
                 refused.append(Outcome(job, error=in_words(error)))
 
-    for current, _ in train_together(waiting(), at_a_time, []):
-        yield None if current.epochs_left else current.outcome()
-        del current  # as in `train_together`
+    for ended in work(waiting(), at_a_time, watch):
+        yield None if ended is None else ended.outcome()
+        del ended  # as in `work`
         while refused:
             yield refused.pop()
     yield from refused
@@ -129,7 +139,7 @@ def in_words(error: Exception) -> str:
 class _JobRun(Run):
     """The run of a job, which may diverge or fail without an end to those beside it."""
 
-    def __init__(self, job: Job, data: Data, placed: Data, place: Place) -> None:
+    def __init__(self, job: Job, data: Dataset, placed: Dataset, x: Features, place: Place) -> None:
         self.job, self.device = job, place.device
         self.diverged: int | None = None  # the epoch
         self.error = ""
@@ -137,15 +147,27 @@ class _JobRun(Run):
             gc.collect()  # what earlier runs left must not be freed while this one is measured
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
-        started = time.monotonic()
-        split = _split(job, data, placed, place)
+        started, config = time.monotonic(), config_of(job)
+        if job.kind is not None and job.at:
+            placed = corrupt(data, job.kind, job.at, job.seed).to(self.device)
+            x = as_features(placed.features)
+        split = placed.split(config.data.split, job.seed)
         self.held = self._allocated()
-        graph = Graph(split.edge_index, split.num_nodes, transition=job.config.transition)
-        model, config = build(job, split.x.size(1), int(split.y.max()) + 1, graph)
-        model = model.to(place.device)
-        capture = place.capture and capturable(job)
-        trainer = Trainer(model, split, graph, config, capture)
-        super().__init__(str(job), trainer, config.epochs, config.patience)
+        transition = getattr(config.model, "transition", "rw")
+        graph = Graph(placed.edge_index, placed.num_nodes, transition=transition)
+        outputs = placed.num_classes
+        trainer = Trainer(
+            build(job, x.size(1), outputs, graph).to(self.device),
+            x,
+            placed.y,
+            split,
+            graph,
+            task=tasks.of(config.task),
+            outputs=outputs,
+            fit=config.fit,
+            capture=place.capture and capturable(job),
+        )
+        super().__init__(str(job), trainer, config.fit.epochs, config.fit.patience)
         self.config, self.started = config, started
 
     @property
@@ -157,11 +179,10 @@ class _JobRun(Run):
             with self._ending():
                 super().advance()
 
-    def record(self) -> list[Epoch]:
+    def record(self) -> None:
         if not self.error:
             with self._ending():
-                return super().record()
-        return []
+                super().record()
 
     def outcome(self) -> Outcome:
         """How it ended."""
@@ -196,8 +217,8 @@ class _JobRun(Run):
         taken |= {name: getattr(best, name) if best else None for name in ("train", "val", "test")}
         return Record(
             **taken,
-            split=self.config.split,
-            metric=self.config.metric,
+            split=self.config.data.split,
+            metric=self.config.task.metric,
             best_epoch=best.epoch if best else None,
             epochs=self.epoch,
             diverged=self.diverged,
@@ -229,21 +250,15 @@ def capturable(job: Job) -> bool:
     return baseline(job.model.lower()).capturable
 
 
-def build(job: Job, in_channels: int, classes: int, graph: Graph) -> tuple[nn.Module, Config]:
-    """The model of a job, made for its graph, and its configuration."""
+def build(job: Job, in_channels: int, classes: int, graph: Graph) -> nn.Module:
+    """The model of a job, made for its graph."""
     torch.manual_seed(job.seed)
-    if job.model in (OURS, EDGEWISE):
-        sizes: dict[str, Any] = {"in_channels": in_channels, "out_channels": classes}
-        if job.config.global_attention == "only":
-            named = ("hidden_channels", "heads", "dropout", "feature_map", "head_mix", "eps")
-            options: dict[str, Any] = {name: getattr(job.config, name) for name in named}
-            return GlobalAttentionGNN(**sizes, **options), job.config
-        settings: dict[str, Any] = {**sizes, **job.config.model_settings()}
-        if job.model == EDGEWISE:
-            return STAGNNBy(EdgewiseAttention(graph), **settings), job.config
-        return STAGNN(**settings), job.config
-    built = baseline(job.model.lower()).build(in_channels, classes, settings_of(job))
-    return built, config_of(job)
+    if job.model == EDGEWISE:
+        sizes = {"in_channels": in_channels, "out_channels": classes}
+        return STAGNNBy(EdgewiseAttention(graph), **sizes, **asdict(job.config.model))
+    if job.model == OURS:
+        return layers.build(job.config.model, in_channels, classes)
+    return baseline(job.model.lower()).build(in_channels, classes, settings_of(job))
 
 
 def config_of(job: Job) -> Config:
@@ -259,15 +274,6 @@ def settings_of(job: Job) -> dict[str, Any]:
     if job.model in (OURS, EDGEWISE):
         return {}
     return {**baseline(job.model.lower()).settings, **job.settings}
-
-
-def _split(job: Job, data: Data, placed: Data, place: Place) -> Data:
-    """The data on the job's split and device: shared, or corrupted if it asks for that."""
-    if job.kind is not None and job.at:
-        placed = corrupt(data, job.kind, job.at, job.seed)
-    where = {"data_dir": place.data_dir, "mirror": place.mirror}
-    split = datasets.apply_split(placed, job.config.split, seed=job.seed, **where)
-    return split.to(str(place.device))
 
 
 def _hop_weights(

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from experiments.reproduce.experiments import Job
-from experiments.reproduce.training import Begin, Outcome, Place, data_of, run
+from experiments.reproduce.training import Begin, Outcome, data_of, run
+from subtree_attention.train.jobs import Place
 
 
 class Workers:

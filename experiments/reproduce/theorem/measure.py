@@ -26,7 +26,6 @@ from experiments.reproduce.theorem.walks import (
     walk_curve,
 )
 from subtree_attention import datasets
-from subtree_attention.datasets.folders import Folder
 
 TOLERANCES = (0.1, 0.01)
 """What epsilon and eta are set to."""
@@ -44,16 +43,10 @@ MARGIN = 5
 """The walk ends when its distance is so many times below the smallest tolerance."""
 
 
-def measure(
-    graph_name: str,
-    data_dir: Folder | None = None,
-    mirror: Folder | None = None,
-    **options: Any,
-) -> dict[str, Any]:
+def measure(graph: str, **options: Any) -> dict[str, Any]:
     """Theorem 1 on a graph of `datasets.names()`; for the rest see `measure_edges`."""
-    data = datasets.load(graph_name, data_dir=data_dir, mirror=mirror)
-    title = datasets.info(graph_name).title
-    return measure_edges(data.edge_index, int(data.num_nodes), name=title, **options)
+    data, title = datasets.load(graph), datasets.info(graph).title
+    return measure_edges(data.edge_index, data.num_nodes, name=title, **options)
 
 
 def measure_edges(

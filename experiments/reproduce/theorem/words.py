@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from experiments.reproduce.theorem.walks import LOOKS_PER_DOUBLING
-from subtree_attention.runs.folder import environment
+from subtree_attention.runs.environment import environment
 
 COLUMNS = (
     "graph", "nodes", "lambda_2", "lambda_N", "gap", "epsilon = eta",

@@ -23,11 +23,11 @@ class Lines(Watch):
         self.finished: list[int] = []  # epochs of what has ended here
         self.epochs = 0  # done here
         self.since: float | None = None
-        self.last = time.monotonic()
+        self.began = self.last = time.monotonic()
         self.bound: float | None = None  # when it ends at the latest
 
     def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
-        self.total, self.what = total, what
+        self.total, self.what, self.began = total, what, time.monotonic()
         self.say(banner)
 
     def say(self, line: str) -> None:
@@ -71,7 +71,7 @@ class Lines(Watch):
     def _count(self, name: str) -> None:
         """Something has ended: a run, or a trial with its runs."""
         self.done += 1
-        for own in [own for own in self.active if own.partition(",")[0] == name]:
+        for own in [own for own in self.active if own == name or own.startswith(f"{name},")]:
             epochs = self.active.pop(own).epoch
             self.finished.append(epochs)
             self.epochs += epochs
@@ -86,6 +86,9 @@ class Lines(Watch):
             waiting = max(0, self.total - self.done - len(self.active))
             epochs = here + waiting * sum(known) / len(known)
             bounds.append(epochs * (time.monotonic() - self.since) / counted)
+        elif self.done and self.total:  # they train in other processes
+            each = (time.monotonic() - self.began) / self.done
+            bounds.append(each * (self.total - self.done))
         return min(bounds, default=None)
 
 
@@ -159,6 +162,8 @@ def clock(seconds: float) -> str:
 
 def scores(run: Run) -> str:
     """Loss and validation scores of a run now."""
+    if not run.history:  # it diverged or failed at once
+        return ""
     show, now = run.trainer.metric.show, run.history[-1]
     best = (run.best or now).val
     return f"loss {now.loss:.4f}  val {show(now.val)}  best {show(best)}"

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from experiments.bench import cases
+from subtree_attention import datasets
 
 CPU = torch.device("cpu")
 
@@ -16,10 +17,9 @@ def test_a_shape_has_its_sizes_and_no_loops():
     source, target = case.data.edge_index
     assert (source != target).all()
     assert case.data.x.layout == torch.strided
-    masks = case.data.train_mask.int() + case.data.val_mask.int() + case.data.test_mask.int()
-    assert (masks == 1).all()
+    assert (torch.stack(case.split).sum(0) == 1).all()
     assert "uniform" in case.note
-    assert (case.config.hops, case.config.heads) == (3, 4)
+    assert (case.config.model.hops, case.config.model.heads) == (3, 4)
 
 
 def test_a_shape_is_the_same_every_time():
@@ -57,16 +57,18 @@ def test_what_is_no_shape_is_refused_in_words(text, message):
 
 def test_an_embedded_graph_is_prepared_by_its_recipe():
     case = cases.from_registry("digits", CPU)
-    assert case.data.x.size(1) == 64 + case.config.encoding
+    assert case.data.num_features == 64 + case.config.data.encoding
     assert set(case.preparation) == {"load", "encoding", "graph"}
     assert case.classes == 10
 
 
 def test_a_graph_is_read_from_its_raw_files_although_it_is_cached(mirror, tmp_path, monkeypatch):
-    from subtree_attention import datasets
-
-    datasets.load("cora", data_dir=tmp_path, mirror=mirror)
-    assert datasets.where("cora", tmp_path, mirror).status == "cached"
-    case = cases.from_registry("cora", CPU, tmp_path, mirror)
+    monkeypatch.setenv("STA_DATA", str(tmp_path))
+    datasets.load("cora").encoded(3)
+    assert datasets.where("cora").status == "cached"
+    kept = sorted(tmp_path.rglob("*"))
+    case = cases.from_registry("cora", CPU)
     assert case.note == "read from raw files"
     assert case.graph.num_edges == 10_556
+    assert case.preparation["encoding"] > 0.01  # computed anew, and not kept
+    assert sorted(tmp_path.rglob("*")) == kept

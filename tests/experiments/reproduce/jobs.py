@@ -7,7 +7,7 @@ import torch
 import subtree_attention as sta
 from experiments.reproduce.experiments import Job
 from experiments.reproduce.records import OURS
-from experiments.reproduce.training import Place
+from subtree_attention.train.jobs import Place
 
 CONFIG = sta.recipe("digits", epochs=3, hops=2, heads=2)
 PLACE = Place(torch.device("cpu"))

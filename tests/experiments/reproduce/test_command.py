@@ -61,7 +61,7 @@ def test_an_interrupt_says_how_to_go_on(reproduce, monkeypatch):
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "prepare", stop)
+    monkeypatch.setattr(training, "_prepared", stop)
     code, _, err = reproduce("table3", "--graph", "pubmed", *QUICK)
     assert code == 130
     assert "the same command goes on" in err

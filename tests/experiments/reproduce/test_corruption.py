@@ -3,21 +3,21 @@
 import pytest
 import scipy.sparse
 import torch
-from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
 from experiments.reproduce.corruption import KINDS, corrupt
+from subtree_attention.datasets import Dataset
 from subtree_attention.datasets.features import from_scipy
 
 
-def make(sparse: bool) -> Data:
+def make(sparse: bool) -> Dataset:
     torch.manual_seed(0)
     half = torch.triu_indices(30, 30, offset=1)[:, torch.randperm(435)[:100]]
     loops = torch.tensor([[3, 4], [3, 4]])
     x = torch.rand(30, 8) * (torch.rand(30, 8) < 0.4)
     edge_index = torch.cat([half, half.flip(0), loops], dim=1)
     x = from_scipy(scipy.sparse.csr_matrix(x.numpy())) if sparse else x
-    return Data(x=x, edge_index=edge_index, num_nodes=30)
+    return Dataset(x, edge_index, torch.arange(30) % 2)
 
 
 def dense(x: torch.Tensor) -> torch.Tensor:
@@ -58,3 +58,13 @@ def test_wrong_words_and_shares_are_refused() -> None:
         corrupt(make(False), "edge added", 0.1, 0)
     with pytest.raises(ValueError, match="below 1"):
         corrupt(make(False), "edges added", 1.0, 0)
+
+
+def test_the_encoding_is_a_feature_like_any_other() -> None:
+    data = make(True).encoded(2)
+    changed = corrupt(data, "noisy features", 0.5, seed=1)
+    assert changed.features.shape == data.features.shape
+    before, after = (dense(d.features)[:, -2:] for d in (data, changed))
+    assert not torch.equal(before, after)
+    torch.testing.assert_close(before.sum(0), after.sum(0))
+    assert corrupt(data, "edges added", 0.5, seed=1).encoding is data.encoding

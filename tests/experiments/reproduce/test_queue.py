@@ -13,21 +13,19 @@ from experiments.baselines import BASELINES
 from experiments.reproduce import command, queue, render, theorem
 from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EDGEWISE, EXPERIMENTS
-from experiments.reproduce.progress import RunLines
 from experiments.reproduce.records import OURS
 from experiments.reproduce.store import Store
-from experiments.reproduce.training import Place, config_of, run
+from experiments.reproduce.training import config_of, run
 from subtree_attention import datasets
+from subtree_attention.show.progress import Lines
+from subtree_attention.train.jobs import Place
+from subtree_attention.train.watch import Watch
 from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
 
 
 @pytest.fixture
-def watch() -> RunLines:
-    """What was said is in `watch.lines`."""
-    lines: list[str] = []
-    watch = RunLines(lines.append)
-    watch.lines = lines  # type: ignore[attr-defined]
-    return watch
+def watch() -> Lines:
+    return Lines()
 
 
 def test_the_papers_numbers_of_runs() -> None:
@@ -41,7 +39,7 @@ def test_the_papers_numbers_of_runs() -> None:
 @pytest.mark.parametrize(("model", "own"), [("GCN", 5e-4), ("Polynormer", 5e-5)])
 def test_a_baseline_is_trained_with_its_weight_decay_and_without(model: str, own: float) -> None:
     jobs = [j for j in EXPERIMENTS["table1"].jobs("cora", 1) if j.model == model]
-    assert [config_of(j).weight_decay for j in jobs] == [own, 0.0]
+    assert [config_of(j).fit.weight_decay for j in jobs] == [own, 0.0]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -51,10 +49,10 @@ def test_no_two_jobs_of_an_experiment_share_a_record(name: str) -> None:
         assert len(set(keys)) == len(keys)
 
 
-def test_what_is_there_is_not_run_again(tmp_path: Path, watch: RunLines) -> None:
+def test_what_is_there_is_not_run_again(tmp_path: Path, watch: Lines) -> None:
     store = Store(tmp_path)
     jobs = [job(0), job(1)]
-    watch.begin(2)
+    watch.begin("", 2)
     queue.work_off(jobs[:1], PLACE, store, watch)
     assert queue.missing(jobs, store) == jobs[1:]
     queue.work_off(queue.missing(jobs, store), PLACE, store, watch)
@@ -62,29 +60,27 @@ def test_what_is_there_is_not_run_again(tmp_path: Path, watch: RunLines) -> None
     assert watch.done == len(store.read("table1")) == 2
 
 
-def test_a_job_that_fails_has_no_record_and_the_others_go_on(
-    tmp_path: Path, watch: RunLines
-) -> None:
+def test_a_job_that_fails_has_no_record_and_the_others_go_on(tmp_path: Path, watch: Lines) -> None:
     store = Store(tmp_path)
     jobs = [job(0), job(1, "GNC"), job(2)]
-    assert queue.work_off(jobs, PLACE, store, watch) == [jobs[1]]
+    assert queue.work_off(jobs, PLACE, store, watch) == ([jobs[1]], 0)
     assert queue.missing(jobs, store) == [jobs[1]]
 
 
-def test_a_diverged_run_is_done(tmp_path: Path, watch: RunLines) -> None:
+def test_a_diverged_run_is_done(tmp_path: Path, watch: Lines) -> None:
     store, wild = Store(tmp_path), job(config=CONFIG.replace(lr=1e30))
-    assert queue.work_off([wild], PLACE, store, watch) == []
+    assert queue.work_off([wild], PLACE, store, watch) == ([], 0)
     assert queue.missing([wild], store) == []
     [record] = store.read("table1")
     assert (record.diverged, record.test) == (1, None)
 
 
 def test_an_interrupt_keeps_what_is_done(
-    tmp_path: Path, watch: RunLines, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, watch: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path)
 
-    def stop(_: object) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(watch, "end", stop)
@@ -93,16 +89,16 @@ def test_an_interrupt_keeps_what_is_done(
     assert len(store.read("table1")) == 1
 
 
-def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, watch: RunLines) -> None:
+def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, watch: Lines) -> None:
     store, jobs = Store(tmp_path), [job(0), job(1)]
     other = Claims(store)
     assert other.take(jobs[0])
-    watch.begin(2)
-    assert queue.work_off(jobs, PLACE, store, watch) == []
+    watch.begin("", 2)
+    assert queue.work_off(jobs, PLACE, store, watch) == ([], 1)
     assert [record.seed for record in store.read("table1")] == [1]
     assert (watch.elsewhere, watch.done, watch.total) == (1, 1, 1)
     other.close()
-    watch.begin(2)
+    watch.begin("", 2)
     queue.work_off(jobs, PLACE, store, watch)  # as chosen before the second was done
     assert (watch.elsewhere, watch.done) == (1, 1)
     queue.work_off(jobs, PLACE, store, watch, again=True)
@@ -111,7 +107,7 @@ def test_what_another_process_is_at_is_left_to_it(tmp_path: Path, watch: RunLine
 
 
 def test_two_that_work_off_the_same_jobs_share_them(tmp_path: Path) -> None:
-    jobs, watches = [job(seed) for seed in range(6)], [RunLines(str), RunLines(str)]
+    jobs, watches = [job(seed) for seed in range(6)], [Lines(), Lines()]
     with ThreadPoolExecutor(2) as pool:
         for watch in watches:
             pool.submit(queue.work_off, jobs, PLACE, Store(tmp_path), watch)
@@ -121,10 +117,10 @@ def test_two_that_work_off_the_same_jobs_share_them(tmp_path: Path) -> None:
 
 
 def test_processes_give_the_same_records_and_a_failure_stays_in_its_own(
-    tmp_path: Path, watch: RunLines
+    tmp_path: Path, watch: Lines
 ) -> None:
     store, bad = Store(tmp_path), job(0, "GNC")
-    assert queue.work_off([job(0), bad, job(1)], PLACE, store, watch, processes=2) == [bad]
+    assert queue.work_off([job(0), bad, job(1)], PLACE, store, watch, processes=2) == ([bad], 0)
     alone = {o.job.seed: o.record.test for o in run([job(0), job(1)], PLACE) if o.record}
     assert {r.seed: r.test for r in store.read("table1")} == pytest.approx(alone, abs=0.01)
 
@@ -187,8 +183,8 @@ def test_the_theorem_is_measured_graph_by_graph(
         return {"graph": datasets.info(name).title}
 
     def reproduce(*graphs: str, again: bool = False) -> list[str]:
-        quiet = {"say": lambda _: None}
-        command.reproduce("theorem", PLACE, Store(tmp_path), graphs=[*graphs], again=again, **quiet)
+        where = (PLACE, Store(tmp_path))
+        command.reproduce("theorem", *where, graphs=[*graphs], again=again, watch=Watch())
         stored = json.loads((tmp_path / theorem.FILE).read_text())["records"]
         return [record["graph"] for record in stored]
 
@@ -204,9 +200,9 @@ def test_the_theorem_is_measured_graph_by_graph(
     assert measured == ["citeseer", "cora", "cora"]
 
 
-def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: RunLines) -> None:
+def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: Lines) -> None:
     store = Store(tmp_path)
-    watch.begin(1)
+    watch.begin("", 1)
     queue.work_off([job(0)], PLACE, store, watch)
     again = replace(job(0), experiment="table3", variant="gate softmax")
     (record,) = queue.taken_over([again], store)
@@ -225,7 +221,7 @@ def test_the_run_of_another_experiment_is_taken_over(tmp_path: Path, watch: RunL
     assert len(queue.taken_over([replace(again, experiment="robustness", at=0.0)], store)) == 1
 
 
-def test_a_run_with_other_settings_is_not_there(tmp_path: Path, watch: RunLines) -> None:
+def test_a_run_with_other_settings_is_not_there(tmp_path: Path, watch: Lines) -> None:
     store, jobs = Store(tmp_path), [job(0), job(0, "GCN"), job(0, "MixHop")]
     queue.work_off(jobs, PLACE, store, watch)
     assert queue.missing(jobs, store) == []
@@ -234,6 +230,22 @@ def test_a_run_with_other_settings_is_not_there(tmp_path: Path, watch: RunLines)
     assert queue.missing([longer, wider, jobs[2]], store) == [longer, wider]
     record = store.read("table1")[1]
     assert record.settings == dict(BASELINES["gcn"].settings)
-    del (older := dict(record.config))["transition"]  # from before there was that setting
+    older = {**record.config, "model": dict(record.config["model"])}
+    del older["model"]["transition"]  # from before there was that setting
     store.add(replace(record, config=older))
+    assert queue.missing(jobs, store) == []
+
+
+def test_what_was_written_before_settings_had_parts_is_there(tmp_path: Path, watch: Lines) -> None:
+    store, jobs = Store(tmp_path), [job(0), job(0, "GCN")]
+    queue.work_off(jobs, PLACE, store, watch)
+    path = store.path("table1", "digits")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        parts = {n: part for n, part in line["config"].items() if n != "format"}
+        flat = {name: value for part in parts.values() for name, value in part.items()}
+        way = {True: "beside", False: None}[flat["global_attention"]]
+        del line["format"], flat["name"]
+        line["config"] = {**flat, "similarity": None, "global_attention": way}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert queue.missing(jobs, store) == []

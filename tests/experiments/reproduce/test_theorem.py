@@ -229,8 +229,9 @@ def test_eigenvalues_that_cannot_be_trusted_are_refused():
         spectrum.spectral_gap(spectrum.Spectrum(0.9999, -0.5, vector, vector, 1e-3), False)
 
 
-def test_cora_s_largest_component(mirror: Path, tmp_path: Path):
-    record = measure.measure("cora", data_dir=tmp_path, mirror=mirror, cap=32)
+@pytest.mark.usefixtures("mirror")
+def test_cora_s_largest_component():
+    record = measure.measure("cora", cap=32)
     assert (record["graph"], record["nodes"], record["edges"]) == ("Cora", 2485, 10138)
     assert record["gap"] == pytest.approx(0.004784, abs=1e-6)
     assert not record["bipartite"]

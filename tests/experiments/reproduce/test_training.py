@@ -14,8 +14,10 @@ from experiments.baselines import GCN
 from experiments.reproduce import training
 from experiments.reproduce.experiments import EDGEWISE, Job
 from experiments.reproduce.records import OURS, Record
-from experiments.reproduce.training import Outcome, Place
+from experiments.reproduce.training import Outcome
+from subtree_attention.train.jobs import Place
 from subtree_attention.train.step import Trainer
+from subtree_attention.train.watch import Watch
 from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
 
 
@@ -27,9 +29,9 @@ def records(*jobs: Job) -> list[Record]:
 
 def beside_each_other(*jobs: Job) -> dict[Job, Outcome]:
     """As on a GPU: by model, all jobs at a time."""
-    data = training._prepared("digits", CONFIG.encoding, PLACE)
-    start = partial(training._JobRun, data=data, placed=data, place=PLACE)
-    found = training._train(jobs, start, len(jobs), lambda _: True)
+    data = training._prepared("digits", CONFIG.data.encoding)
+    start = partial(training._JobRun, data=data, placed=data, x=data.features, place=PLACE)
+    found = training._train(jobs, start, len(jobs), lambda _: True, Watch())
     return {outcome.job.model: outcome for outcome in found if outcome}
 
 
@@ -41,7 +43,7 @@ def test_a_record_holds_what_a_reader_needs() -> None:
     assert len(record.hop_weights) == 3
     assert len(record.gates) == 3
     assert len(record.gates[0]) == 2
-    assert record.config["hops"] == 2
+    assert record.config["model"]["hops"] == 2
 
 
 def test_a_run_equals_that_of_sta_train(tmp_path: Path) -> None:
@@ -127,9 +129,9 @@ def test_a_finished_run_is_gone_before_the_next_is_made(monkeypatch: pytest.Monk
     def watched(*args: object) -> object:
         gc.collect()  # as where memory is measured
         assert [model() for model in models] == [None] * len(models)
-        model, config = build(*args)
+        model = build(*args)
         models.append(weakref.ref(model))
-        return model, config
+        return model
 
     monkeypatch.setattr(training, "build", watched)
     records(job(0), job(1, EDGEWISE), job(2, "GCN"), job(3))
