@@ -120,3 +120,25 @@ def test_a_live_display_says_only_what_is_notable() -> None:
 
 def test_times_are_written_as_people_read_them() -> None:
     assert (progress.clock(65), progress.clock(7387)) == ("1:05", "2:03:07")
+
+
+def test_what_trains_in_other_processes_takes_as_long_as_what_did(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = progress.Lines()
+    lines.begin("three runs", 3)
+    clock[0] = 30.0
+    lines.end("GCN on cora, seed 0", "test 80.00")
+    assert "1/3  GCN on cora, seed 0  test 80.00  about 1:00 left" in capsys.readouterr().out
+
+
+def test_a_run_is_let_go_when_it_ends_and_one_that_failed_at_once_is_shown_too() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=150)
+    with progress.Bars(console) as bars:
+        bars.begin("two runs", 2)
+        for name in ("GCN on cora, seed 0", "GCN on cora, seed 1"):
+            failed = run(name)
+            bars.start(failed)
+            bars.epoch(failed)
+            bars.end(name, "failed: no room", notable=True)
+    assert bars.active == {}

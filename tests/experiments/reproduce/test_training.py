@@ -19,6 +19,7 @@ from subtree_attention.train.jobs import Place
 from subtree_attention.train.step import Trainer
 from subtree_attention.train.watch import Watch
 from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
+from tests.experiments.reproduce.synthetic import NO_SCORES, record
 
 
 def records(*jobs: Job) -> list[Record]:
@@ -153,3 +154,24 @@ def test_where_an_error_comes_from_is_shown_on_request(
     monkeypatch.setenv("STA_TRACEBACK", "1")
     list(training.run([job(model="GNC")], PLACE))
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "notable"),
+    [
+        (Outcome(job(), record(epochs=210)), "test 80.00  210 epochs", False),
+        (
+            Outcome(job(), record(epochs=210, diverged=211)),
+            "test 80.00  210 epochs  diverged at epoch 211",
+            True,
+        ),
+        (
+            Outcome(job(), record(epochs=0, diverged=1, **NO_SCORES)),
+            "0 epochs  diverged at epoch 1",
+            True,
+        ),
+        (Outcome(job(), error="no room"), "failed: no room", True),
+    ],
+)
+def test_every_end_in_a_line(outcome: Outcome, words: str, notable: bool) -> None:
+    assert (outcome.words, outcome.notable) == (words, notable)
