@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from experiments.benchmarks.script import leave, parser
 from subtree_attention.runs.environment import choose_device
@@ -54,7 +55,7 @@ print(json.dumps({"milliseconds": 1000 * each, "last": json.loads(scores)}))
 """
 
 
-def measure(source: str, case: str) -> dict[str, object]:
+def measure(source: str, case: str) -> dict[str, Any]:
     """Milliseconds of an epoch, and the last one's scores."""
     command = [sys.executable, "-c", MEASURE, case, *map(str, CASES[case])]
     env = os.environ | {"PYTHONPATH": str(Path(source).resolve())}
@@ -64,7 +65,7 @@ def measure(source: str, case: str) -> dict[str, object]:
 
 def main() -> None:
     arguments = parser(__doc__, "old", "new", rounds=3).parse_args()
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for case in CASES:
         taken: dict[str, list[float]] = {"old": [], "new": []}
         last = {}

@@ -59,7 +59,7 @@ def number(what: str, value: Any, least: float = 0.0, below: float = math.inf) -
     """Return `value` if it is a finite number of at least `least` and below `below`."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{what} must be a number, got {value!r}")
-    if not least <= value < below:
+    if not least <= float(value) < below:
         bounds = f"a finite number of at least {least:g}"
         if below < math.inf:
             bounds = f"at least {least:g} and below {below:g}"

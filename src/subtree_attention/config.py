@@ -215,7 +215,7 @@ class Config:
 
     def replace(self, **changes: Any) -> Config:
         """This configuration with some settings changed, by their plain names: `hops=5`."""
-        parts = dict(self.parts())
+        parts: dict[str, Any] = dict(self.parts())
         owner = {about.name: part for part, some in parts.items() for about in fields(some)}
         for name in changes:
             _check.known("setting", name, owner)
@@ -270,7 +270,7 @@ def _named(content: dict[str, Any], part: str, table: Mapping[str, Any]) -> Any:
     return table[_check.known(part, name, table)]
 
 
-def _made(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
+def _made(kind: type[Settings], content: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in content.items() if name != "name"}
     for name in given:
         _check.known("setting", name, [about.name for about in fields(kind)])

@@ -290,7 +290,8 @@ def _own_graph(
     if "features" in tables:
         tables["features"] = [name for part in tables["features"] for name in part.split(",")]
     dataset = datasets.from_tables(**tables)
-    show(dataset.notes, out_console)
+    if dataset.notes is not None:
+        show(dataset.notes, out_console)
     name = tables["nodes"].stem
     name = f"{name}-table" if name in datasets.names() else name
     return dataset, recipe(dataset, graph=name, **changes)

@@ -160,7 +160,7 @@ class SavedRun:
             )
         how = join_tables if join else apply_schema
         new = how(self.dataset, nodes, edges, unknown_ends)
-        if self.config.data.encoding:
+        if self.config.data.encoding and new.notes is not None:
             new.notes.words.append(
                 "the model uses Laplacian eigenvectors, which are others on another graph: "
                 "trust its predictions there less than the calibration says"

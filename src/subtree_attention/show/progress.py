@@ -18,7 +18,8 @@ class Lines(Watch):
     """Plain lines, for logs and pipes; and the clock that a live display has too."""
 
     def __init__(self) -> None:
-        self.done, self.elsewhere, self.total, self.what = 0, 0, 0, "runs"
+        self.done, self.elsewhere, self.what = 0, 0, "runs"
+        self.total: int | None = 0
         self.active: dict[str, Run] = {}
         self.finished: list[int] = []  # epochs of what has ended here
         self.epochs = 0  # done here
