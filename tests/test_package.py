@@ -143,7 +143,7 @@ def test_ctrl_c_ends_it_with_one_line_at_any_moment(
             assert after >= 0.03
             assert (code, errors.partition(":")[0]) in [(0, ""), (2, "error")], errors
             break
-        [line] = errors.strip().splitlines()
+        [line] = errors.splitlines()
         assert line.startswith("Stopped.")
 
 

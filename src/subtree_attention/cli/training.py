@@ -242,7 +242,8 @@ def _watching(again: str = "") -> Iterator[Watch]:
     except KeyboardInterrupt as stopped:
         folder = getattr(stopped, "folder", None)
         again = again or (f"sta train --resume --out {folder}" if folder else "the same command")
-        say(f"\nStopped. Go on with: {again}", err_console)
+        below = "\n" if err_console.is_terminal else ""  # where ^C stands on the line
+        say(f"{below}Stopped. Go on with: {again}", err_console)
         raise typer.Exit(130) from None
 
 
