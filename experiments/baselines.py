@@ -465,11 +465,12 @@ class Baseline:
                 _check.integer(name, value, 1)
             elif name in _SHARES:
                 check_dropout(value)
-        of_model = {name: value for name, value in chosen.items() if name not in _TRAINING}
+        of_model = {name: value for name, value in chosen.items() if name not in TRAINING}
         return self.model(in_channels, classes, **of_model)
 
 
-_TRAINING = ("lr", "weight_decay")
+TRAINING = ("lr", "weight_decay")
+"""Settings of the optimiser, not of the model."""
 _COUNTS = ("hidden", "layers", "attention_layers", "hops", "heads", "local_epochs")
 _SHARES = ("dropout", "in_dropout")
 

@@ -9,7 +9,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -80,15 +80,7 @@ class Measurement:
 
     def to_dict(self) -> dict[str, Any]:
         """As the results file holds it."""
-        return {
-            "median": self.median,
-            "peak_bytes": self.peak_bytes,
-            "relative_error": self.relative_error,
-            "problem": self.problem,
-            "refused": self.refused,
-            "milliseconds": self.milliseconds,
-            "batch": self.batch,
-        }
+        return {"median": self.median, **asdict(self)}
 
 
 def measure(versions: list[Version], device: torch.device, rounds: int) -> dict[str, Measurement]:

@@ -31,7 +31,7 @@ data = sta.from_tables(sys.argv[1], sys.argv[2], target="label")
 seconds = time.perf_counter() - start
 sizes = {"nodes": data.num_nodes, "edges": data.num_edges, "features": data.num_features}
 memory = {"peak_gib": most(), "imports_gib": imported}
-print(json.dumps({"seconds": seconds, **memory, **sizes, "notes": data.report.words}))
+print(json.dumps({"seconds": seconds, **memory, **sizes, "notes": data.notes.words}))
 """
 
 

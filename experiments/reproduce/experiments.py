@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from experiments.baselines import BASELINES, baseline
+from experiments.baselines import BASELINES, TRAINING, Baseline, baseline
 from experiments.models import GlobalAttentionSettings
 from experiments.reproduce.corruption import KINDS
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import OURS, TUNED
 from subtree_attention.config import Config
+from subtree_attention.train.fit import can_capture
 from subtree_attention.train.recipes import recipe
 
 DEPTHS = (3, 5, 10, 20, 50, 100)
@@ -31,7 +32,7 @@ class Job:
         variant: what is special about it, in words; the empty string for the recipe itself.
         seed: of split and weights.
         config: data, split, training, and the settings of STAGNN.
-        settings: a baseline's, where they differ from its recipe.
+        settings: a baseline's, where they differ from its recipe; see `all_settings`.
         at: K or the share of corruption, for a figure's axis.
         kind: of corruption.
         alone: not beside other runs, because its memory is measured.
@@ -51,6 +52,27 @@ class Job:
     @property
     def key(self) -> tuple[str, str, int]:
         return self.model, self.variant, self.seed
+
+    @property
+    def baseline(self) -> Baseline | None:
+        """None for STAGNN."""
+        return None if self.model in (OURS, EDGEWISE) else baseline(self.model.lower())
+
+    @property
+    def all_settings(self) -> dict[str, Any]:
+        """Those of a baseline; STAGNN's are in its configuration."""
+        return {**self.baseline.settings, **self.settings} if self.baseline else {}
+
+    @property
+    def training(self) -> Config:
+        """What it trains by: a baseline brings its own learning rate and decay."""
+        own = {name: self.all_settings[name] for name in TRAINING if self.baseline}
+        return self.config.replace(**own)
+
+    @property
+    def capturable(self) -> bool:
+        """Whether its epochs can be replayed as a CUDA graph."""
+        return self.baseline.capturable if self.baseline else can_capture(self.config)
 
     @property
     def title(self) -> str:

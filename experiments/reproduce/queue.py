@@ -18,14 +18,7 @@ from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EXPERIMENTS, Job
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
-from experiments.reproduce.training import (
-    Begin,
-    Outcome,
-    capturable,
-    config_of,
-    settings_of,
-    steps,
-)
+from experiments.reproduce.training import Begin, Outcome, steps
 from experiments.reproduce.workers import Workers
 from subtree_attention.config import Config
 from subtree_attention.train.jobs import Place
@@ -82,9 +75,9 @@ def _is_run_of(job: Job, record: Record) -> bool:
 
 def _has_settings_of(job: Job, record: Record) -> bool:
     """Whether a record of the job's model was made as the job would be."""
-    if record.settings != settings_of(job) or not record.config:
+    if record.settings != job.all_settings or not record.config:
         return False
-    return Config.from_dict(record.config) == config_of(job)  # it may be older than a setting
+    return Config.from_dict(record.config) == job.training  # it may be older than a setting
 
 
 class Worked(NamedTuple):
@@ -164,7 +157,7 @@ def _shared_out(
     on_gpu = place.device.type == "cuda"
     here, elsewhere, alone = list[Job](), list[Job](), list[Job]()
     for job in jobs:
-        captured = on_gpu and place.capture and capturable(job)
+        captured = on_gpu and place.capture and job.capturable
         if on_gpu and job.alone:
             alone.append(job)
         elif processes > 1 and not captured:

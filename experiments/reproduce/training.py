@@ -21,19 +21,16 @@ import torch
 from torch import nn
 
 from experiments.attentions import EdgewiseAttention, STAGNNBy
-from experiments.baselines import baseline
 from experiments.reproduce.corruption import corrupt
 from experiments.reproduce.experiments import EDGEWISE, Job
-from experiments.reproduce.records import OURS, Record
+from experiments.reproduce.records import Record
 from subtree_attention import datasets, tasks
 from subtree_attention import nn as layers
-from subtree_attention.config import Config
 from subtree_attention.datasets import Dataset
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
 from subtree_attention.nn.features import Features, as_features
 from subtree_attention.runs.environment import environment
-from subtree_attention.train.fit import can_capture
 from subtree_attention.train.jobs import Place, work
 from subtree_attention.train.run import Diverged, Run
 from subtree_attention.train.step import Trainer
@@ -147,7 +144,7 @@ class _JobRun(Run):
             gc.collect()  # what earlier runs left must not be freed while this one is measured
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
-        started, config = time.monotonic(), config_of(job)
+        started, config = time.monotonic(), job.training
         if job.kind is not None and job.at:
             placed = corrupt(data, job.kind, job.at, job.seed).to(self.device)
             x = as_features(placed.features)
@@ -165,7 +162,7 @@ class _JobRun(Run):
             task=tasks.of(config.task),
             outputs=outputs,
             fit=config.fit,
-            capture=place.capture and capturable(job),
+            capture=place.capture and job.capturable,
         )
         super().__init__(str(job), trainer, config.fit.epochs, config.fit.patience)
         self.config, self.started = config, started
@@ -229,7 +226,7 @@ class _JobRun(Run):
             hop_weights=alpha,
             gates=gates,
             config=self.config.to_dict(),
-            settings=settings_of(job),
+            settings=job.all_settings,
         )
 
     def _allocated(self) -> int:
@@ -243,37 +240,15 @@ class _JobRun(Run):
         return torch.cuda.max_memory_allocated(self.device) - self.held
 
 
-def capturable(job: Job) -> bool:
-    """Whether epochs of a job can be replayed as a CUDA graph."""
-    if job.model in (OURS, EDGEWISE):
-        return can_capture(job.config)
-    return baseline(job.model.lower()).capturable
-
-
 def build(job: Job, in_channels: int, classes: int, graph: Graph) -> nn.Module:
     """The model of a job, made for its graph."""
     torch.manual_seed(job.seed)
     if job.model == EDGEWISE:
         sizes = {"in_channels": in_channels, "out_channels": classes}
         return STAGNNBy(EdgewiseAttention(graph), **sizes, **asdict(job.config.model))
-    if job.model == OURS:
+    if job.baseline is None:
         return layers.build(job.config.model, in_channels, classes)
-    return baseline(job.model.lower()).build(in_channels, classes, settings_of(job))
-
-
-def config_of(job: Job) -> Config:
-    """The configuration that a job trains by: a baseline brings its own learning rate and decay."""
-    if job.model in (OURS, EDGEWISE):
-        return job.config
-    chosen = settings_of(job)
-    return job.config.replace(**{name: chosen[name] for name in ("lr", "weight_decay")})
-
-
-def settings_of(job: Job) -> dict[str, Any]:
-    """All settings of a baseline; STAGNN's are in its configuration."""
-    if job.model in (OURS, EDGEWISE):
-        return {}
-    return {**baseline(job.model.lower()).settings, **job.settings}
+    return job.baseline.build(in_channels, classes, job.all_settings)
 
 
 def _hop_weights(

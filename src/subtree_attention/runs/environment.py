@@ -71,7 +71,10 @@ def _version(package: str) -> str | None:
 def _program() -> str:
     """What was called, without where it lies on this machine."""
     program = Path(sys.argv[0])
-    return "sta" if program.name == "__main__.py" else program.name
+    if program.name != "__main__.py":
+        return program.name
+    package = program.parent.name
+    return "sta" if package == "subtree_attention" else f"python -m {package}"
 
 
 @cache

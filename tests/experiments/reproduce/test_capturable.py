@@ -79,7 +79,7 @@ def x(request: pytest.FixtureRequest, data: Dataset) -> Features:
 @pytest.mark.parametrize("job", JOBS, ids=[f"{job.model} {job.variant}" for job in JOBS])
 def test_an_epoch_that_can_be_captured_does_not_ask_the_host(job, data, x, monkeypatch):
     graph = sta.Graph(data.edge_index, data.num_nodes)
-    model, config = training.build(job, x.size(1), 10, graph), training.config_of(job)
+    model, config = training.build(job, x.size(1), 10, graph), job.training
     split, task = data.split(config.data.split), tasks.of(config.task)
     trainer = Trainer(model, x, data.y, split, graph, task=task, outputs=10, fit=config.fit)
     trainer.epoch()  # makes what is made once
@@ -87,7 +87,7 @@ def test_an_epoch_that_can_be_captured_does_not_ask_the_host(job, data, x, monke
     monkeypatch.setattr(trainer.optimizer, "step", lambda: None)
     with HostWaits() as waits:
         trainer.epoch()
-    assert training.capturable(job) == (not waits.found), waits.found
+    assert job.capturable == (not waits.found), waits.found
 
 
 def test_what_asks_the_host_is_seen():

@@ -15,7 +15,7 @@ from experiments.reproduce.claims import Claims
 from experiments.reproduce.experiments import EDGEWISE, EXPERIMENTS
 from experiments.reproduce.records import OURS
 from experiments.reproduce.store import Store
-from experiments.reproduce.training import config_of, run
+from experiments.reproduce.training import run
 from subtree_attention import datasets
 from subtree_attention.show.progress import Lines
 from subtree_attention.train.jobs import Place
@@ -39,7 +39,7 @@ def test_the_papers_numbers_of_runs() -> None:
 @pytest.mark.parametrize(("model", "own"), [("GCN", 5e-4), ("Polynormer", 5e-5)])
 def test_a_baseline_is_trained_with_its_weight_decay_and_without(model: str, own: float) -> None:
     jobs = [j for j in EXPERIMENTS["table1"].jobs("cora", 1) if j.model == model]
-    assert [config_of(j).fit.weight_decay for j in jobs] == [own, 0.0]
+    assert [j.training.fit.weight_decay for j in jobs] == [own, 0.0]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
