@@ -100,8 +100,7 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
     assert schema.ends is not None  # _other_tables refuses
     old = pl.Series(dataset.node_ids, dtype=pl.String)
     again = new.is_in(old.implode())
-    if again.any():
-        row = people.first(again)
+    if (row := people.first(again)) is not None:
         raise TableError(
             f"{people.place(row)}: the node '{new[row]}' is in the graph of the run already "
             f"({int(again.sum()):,} such nodes)"
@@ -157,12 +156,11 @@ def _attributes(items: list[Any], start: dict[str, list[Any]]) -> dict[str, list
 def read_ids(table: Table, column: str) -> pl.Series:
     """The ids as text [N], each there once."""
     ids = table.texts(column, "--id")
-    if ids.null_count():
-        row = table.first(ids.is_null())
+    if (row := table.first(ids.is_null())) is not None:
         raise TableError(f"{table.place(row)}: the id (column '{column}') is empty")
     twice = ids.is_duplicated()
-    if twice.any():
-        value = ids[table.first(twice)]
+    if (row := table.first(twice)) is not None:
+        value = ids[row]
         first, second = (ids == value).arg_true()[:2]
         raise TableError(
             f"{table.place(second)}: the id '{value}' is that of {table.place(first)} too; ids "
@@ -182,7 +180,7 @@ def _other_tables(
     people.column(schema.id, "the id, as in the tables of the run")
     for column in schema.columns:
         people.column(column.name, "a feature of the model")
-    for name in filter(None, vars(schema.ends).values()):
+    for name in filter(None, schema.ends):
         links.column(name, "as in the tables of the run")
     return schema, people, links, read_ids(people, schema.id)
 

@@ -66,39 +66,46 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Category:
-    """One column of 0 and 1 for each value; a missing or an unknown value is all zeros."""
+class _Words:
+    """What has a column for each of some words."""
 
-    kind: ClassVar[str] = "category"
     name: str
     values: list[str]
-
-    @classmethod
-    def fit(cls, table: Table, name: str) -> Category:
-        return cls(name, table.texts(name, "--features").drop_nulls().unique().sort().to_list())
 
     @property
     def width(self) -> int:
         return len(self.values)
 
+    def check(self) -> None:
+        if not isinstance(self.values, list) or not all(isinstance(v, str) for v in self.values):
+            raise ValueError("its values are a list of texts")
+        if len(set(self.values)) != len(self.values):
+            raise ValueError("a value of it is there twice")
+
+
+@dataclass(frozen=True)
+class Category(_Words):
+    """One column of 0 and 1 for each value; a missing or an unknown value is all zeros."""
+
+    kind: ClassVar[str] = "category"
+
+    @classmethod
+    def fit(cls, table: Table, name: str) -> Category:
+        return cls(name, table.texts(name, "--features").drop_nulls().unique().sort().to_list())
+
     def encode(self, table: Table) -> Encoded:
         texts = table.texts(self.name, "--features")
         return one_hot(np.arange(len(texts)), texts, self.values, len(texts), texts.null_count())
 
-    def check(self) -> None:
-        _check_words(self.values)
-
 
 @dataclass(frozen=True)
-class Tags:
+class Tags(_Words):
     """One column of 0 and 1 for each tag; a value is a list of tags, in CSV as JSON.
 
     `seen` is how many different tags there were, of which the most frequent are kept.
     """
 
     kind: ClassVar[str] = "tags"
-    name: str
-    values: list[str]
     seen: int
 
     @classmethod
@@ -109,26 +116,20 @@ class Tags:
         counts = tags.value_counts().sort(["count", "tag"], descending=[True, False])
         return cls(name, counts["tag"].head(TAGS).sort().to_list(), len(counts))
 
-    @property
-    def width(self) -> int:
-        return len(self.values)
-
     def encode(self, table: Table) -> Encoded:
         rows, tags, missing = tags_of(table, self.name)
         return one_hot(rows, tags, self.values, len(table), missing)
 
     def check(self) -> None:
-        _check_words(self.values)
+        super().check()
         _check.integer("seen", self.seen, 0)
 
 
 @dataclass(frozen=True)
-class Text:
+class Text(_Words):
     """TF-IDF of the words of a text: rows of length 1. `seen` as in `Tags`."""
 
     kind: ClassVar[str] = "text"
-    name: str
-    values: list[str]
     idf: list[float]
     seen: int
 
@@ -148,10 +149,6 @@ class Text:
         idf = np.log((1 + len(texts)) / (1 + nodes[kept])) + 1
         return cls(name, words[kept].tolist(), idf.tolist(), len(words))
 
-    @property
-    def width(self) -> int:
-        return len(self.values)
-
     def encode(self, table: Table) -> Encoded:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -164,7 +161,7 @@ class Text:
         return Encoded(scipy.sparse.csr_matrix(block), texts.null_count(), silent)
 
     def check(self) -> None:
-        _check_words(self.values)
+        super().check()
         _check.integer("seen", self.seen, 0)
         numbers = isinstance(self.idf, list) and len(self.idf) == len(self.values)
         if not numbers or not all(isinstance(i, int | float) and 0 < i < 1e9 for i in self.idf):
@@ -216,10 +213,3 @@ def from_dict(content: Any) -> Column:
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {content.get('name')!r}: {error}") from None
     return column
-
-
-def _check_words(words: Any) -> None:
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise ValueError("its values are a list of texts")
-    if len(set(words)) != len(words):
-        raise ValueError("a value of it is there twice")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,7 @@ DESTS = ("target", "dest", "dst", "to")
 UNKNOWN_ENDS = ("error", "drop")
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(NamedTuple):
     """Which columns of the edges are what."""
 
     source: str
@@ -50,11 +50,11 @@ def find_ends(table: Table, source: str | None, dest: str | None, weight: str | 
     source = source or next((name for name in names if name.lower() in SOURCES), names[0])
     others = [name for name in names if name != source]
     dest = dest or next((name for name in others if name.lower() in DESTS), others[0])
-    table.column(source, "--source")
-    table.column(dest, "--dest")
-    if weight is not None:
-        table.column(weight, "--weight")
-    return Ends(source, dest, weight)
+    ends = Ends(source, dest, weight)
+    for option, name in ends._asdict().items():
+        if name is not None:
+            table.column(name, f"--{option}")
+    return ends
 
 
 def read_edges(
@@ -80,7 +80,7 @@ def read_edges(
         notes.append(f"{counted(merged, 'duplicate edge')}, {what}")
     if loops:
         notes.append(f"{counted(loops, 'self-loop')}, kept")
-    unused = [name for name in table.frame.columns if name not in vars(ends).values()]
+    unused = [name for name in table.frame.columns if name not in ends]
     if unused:
         hint = "; --weight takes weights" if weight is None else ""
         notes.append(f"columns of the edges that are not used: {', '.join(unused)}{hint}")
@@ -89,8 +89,7 @@ def read_edges(
 
 def _end(table: Table, name: str, ids: pl.Series, may_lack: bool) -> np.ndarray:
     texts = table.written(name, "an end of the edges")
-    if texts.null_count() and not may_lack:
-        row = table.first(texts.is_null())
+    if not may_lack and (row := table.first(texts.is_null())) is not None:
         raise TableError(
             f"{table.place(row)}: column '{name}' is empty: an edge has two ends "
             f"({texts.null_count():,} such rows)"
@@ -103,15 +102,13 @@ def _weights(table: Table, name: str) -> np.ndarray:
     values = table.column(name, "--weight")
     numbers, wrong = as_numbers(values)
     wrong = wrong | numbers.is_null()
-    if wrong.any():
-        row = table.first(wrong)
+    if (row := table.first(wrong)) is not None:
         held = "is empty" if values[row] is None else f"holds {values[row]!r}"
         raise TableError(
             f"{table.place(row)}: column '{name}' (--weight) {held}, not a finite number "
             f"({int(wrong.sum()):,} such rows)"
         )
-    if float(numbers.min()) < 0:  # type: ignore[arg-type]
-        row = table.first(numbers < 0)
+    if (row := table.first(numbers < 0)) is not None:
         raise TableError(
             f"{table.place(row)}: the weight {numbers[row]:g} is negative, but a walk needs at "
             f"least 0 ({int((numbers < 0).sum()):,} such rows)"
@@ -154,19 +151,16 @@ def simple(
     if not directed:
         source, dest = np.minimum(source, dest), np.maximum(source, dest)
     key = source * num_nodes + dest
+    rows = len(key)
     if weight is None:
-        key.sort()
+        key = np.unique(key)
     else:
         order = np.argsort(key, kind="stable")
-        key, weight = key[order], weight[order]
-    first = np.ones(len(key), dtype=bool)
-    first[1:] = key[1:] != key[:-1]
-    merged = len(key) - int(first.sum())
-    if weight is not None and len(key):
-        weight = np.add.reduceat(weight, np.flatnonzero(first))
-    index = np.stack(np.divmod(key[first], num_nodes))
+        key, first = np.unique(key[order], return_index=True)
+        weight = np.add.reduceat(weight[order], first) if rows else weight
+    index = np.stack(np.divmod(key, num_nodes))
     if not directed:
         back = index[0] != index[1]
         index = np.concatenate([index, index[::-1, back]], axis=1)
         weight = None if weight is None else np.concatenate([weight, weight[back]])
-    return index, weight, merged
+    return index, weight, rows - len(key)

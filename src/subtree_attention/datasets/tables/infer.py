@@ -70,16 +70,12 @@ def _guess(values: pl.Series) -> str:
         return Number.kind
     there = there.cast(pl.String)
     numbers, wrong = as_numbers(there)
-    if not wrong.any() and numbers.null_count() < len(numbers) and not _are_codes(there):
+    codes = there.str.contains(r"^0\d").any()  # 00057 is no number
+    if not wrong.any() and numbers.null_count() < len(numbers) and not codes:
         return Number.kind
-    if bool(there.str.starts_with("[").all()) and bool(there.str.ends_with("]").all()):
+    if there.str.contains(r"(?s)^\[.*\]$").all():
         return Tags.kind
     return _text_or_category(there, wrong)
-
-
-def _are_codes(values: pl.Series) -> bool:
-    """Whether any begins as 00057 does, which is no number."""
-    return bool(values.str.contains(r"^0\d").any())
 
 
 def _text_or_category(values: pl.Series, wrong: pl.Series) -> str:

@@ -47,9 +47,11 @@ def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarr
     texts = without_missing(written)
     labels = positions(texts, pl.Series(classes, dtype=pl.String))
     counts = np.bincount(labels[labels >= 0], minlength=len(classes))
+    sizes = ", ".join(f"{name} {count:,}" for name, count in zip(classes, counts, strict=True))
+    named = f" ({sizes})" if len(classes) <= CLASSES_NAMED else ""
     notes = [
         f"{table.name}: {counted(len(table), 'node')}, {int(counts.sum()):,} with a label, "
-        f"{len(classes):,} classes{_sizes(classes, counts)}; {texts.null_count():,} to be predicted"
+        f"{len(classes):,} classes{named}; {texts.null_count():,} to be predicted"
     ]
     words = written.filter(texts.is_null() & written.is_not_null())
     if len(words):
@@ -59,14 +61,6 @@ def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarr
     if unseen:
         notes.append(f"{counted(unseen, 'node')} with a label that the model does not know")
     return labels, notes
-
-
-def _sizes(classes: list[str], counts: np.ndarray) -> str:
-    """The classes with their nodes, if they are few."""
-    if len(classes) > CLASSES_NAMED:
-        return ""
-    some = (f"{name} {count:,}" for name, count in zip(classes, counts, strict=True))
-    return f" ({', '.join(some)})"
 
 
 def rare(labels: np.ndarray, classes: list[str]) -> list[str]:
@@ -89,9 +83,7 @@ def read_split(
     """
     texts = table.texts(column, "--split-column").str.to_lowercase()
     known = [word for words in PARTS.values() for word in words]
-    strange = texts.is_not_null() & ~texts.is_in(known)
-    if strange.any():
-        row = table.first(strange)
+    if (row := table.first(texts.is_not_null() & ~texts.is_in(known))) is not None:
         raise TableError(
             f"{table.place(row)}: column '{column}' (--split-column) holds {texts[row]!r}; it may "
             "hold train, val, test, or nothing"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,9 @@ class Table:
     def place(self, row: int) -> str:
         """Where a row is, for a message: 'nodes.csv, line 7'."""
         row = row if self.rows is None else int(self.rows[row])
-        if not self.csv:
-            return f"{self.name}, row {row + 1}"
-        for number, (line, _) in enumerate(_records(Path(self.name))):
-            if number == row + 1:  # the first record is the header
-                return f"{self.name}, line {line}"
-        return f"{self.name}, row {row + 1}"
+        records = _records(Path(self.name)) if self.csv else ()  # the first is the header
+        found = next(islice(records, row + 1, None), None)
+        return f"{self.name}, line {found[0]}" if found else f"{self.name}, row {row + 1}"
 
     def column(self, name: str, option: str) -> pl.Series:
         """A column by its name; near names are offered for one that does not exist."""
@@ -76,9 +74,9 @@ class Table:
             raise TableError(f"{self.name}: column '{name}' ({option}) holds lists, not values")
         return text_of(values)
 
-    def first(self, wrong: pl.Series) -> int:
-        """The first row of a mask that is true."""
-        return int(wrong.arg_max() or 0)
+    def first(self, wrong: pl.Series) -> int | None:
+        """The first row of a mask that is true, if any is."""
+        return next(iter(wrong.arg_true()), None)
 
 
 def read_table(source: Any, what: str) -> Table:
@@ -90,22 +88,25 @@ def read_table(source: Any, what: str) -> Table:
     """
     name = f"the table of {what}"
     if isinstance(source, pl.DataFrame):
-        return _not_empty(Table(name, source))
-    if isinstance(source, str | Path):
-        return _read_file(Path(source))
-    if isinstance(source, dict):
-        columns = [series(str(key), values) for key, values in source.items()]
-        return _not_empty(Table(name, pl.DataFrame(columns)))
-    if hasattr(source, "iloc"):  # pandas; column by column, which needs no pyarrow
-        columns = [_from_pandas(source, position) for position in range(source.shape[1])]
-        return _not_empty(Table(name, pl.DataFrame(columns)))
-    raise TypeError(
-        f"{name} must be a path, a polars or a pandas frame, got {type(source).__name__}"
-    )
+        table = Table(name, source)
+    elif isinstance(source, str | Path):
+        table = _read_file(Path(source))
+    elif isinstance(source, dict) or hasattr(source, "iloc"):
+        columns = [_series(str(key), values) for key, values in source.items()]
+        table = Table(name, pl.DataFrame(columns))
+    else:
+        kind = type(source).__name__
+        raise TypeError(f"{name} must be a path, a polars or a pandas frame, got {kind}")
+    if not len(table):
+        raise TableError(f"{table.name} has no rows")
+    return table
 
 
-def series(name: str, values: Sequence[Any]) -> pl.Series:
-    """A column from Python values; of mixed types all become text."""
+def _series(name: str, values: Any) -> pl.Series:
+    """A column from Python values or of pandas, without pyarrow; of mixed types all become text."""
+    if hasattr(values, "isna"):
+        pairs = zip(values.tolist(), values.isna().tolist(), strict=True)
+        values = [None if missing else value for value, missing in pairs]
     try:
         return pl.Series(name, values)
     except TypeError:
@@ -132,12 +133,9 @@ def counted(number: int, what: str) -> str:
 
 def positions(values: pl.Series, known: pl.Series) -> np.ndarray:
     """Where each value stands among known ones, all different: [n], -1 where it does not."""
-    found = pl.DataFrame({"value": values}).join(
-        pl.DataFrame({"value": known}).with_row_index("position"),
-        on="value",
-        how="left",
-        maintain_order="left",
-    )
+    table = pl.DataFrame({"value": known}).with_row_index("position")
+    frame = pl.DataFrame({"value": values})
+    found = frame.join(table, on="value", how="left", maintain_order="left")
     return found["position"].cast(pl.Int64).fill_null(-1).to_numpy(writable=True)
 
 
@@ -151,7 +149,7 @@ def _read_file(path: Path) -> Table:
         raise TableError(f"{path} is empty")
     if path.suffix.lower() == ".parquet":
         try:
-            return _not_empty(Table(str(path), pl.read_parquet(path)))
+            return Table(str(path), pl.read_parquet(path))
         except pl.exceptions.PolarsError as error:
             raise TableError(f"{path} is not a Parquet file: {_one_line(error)}") from None
     header = _header(path)
@@ -165,21 +163,11 @@ def _read_file(path: Path) -> Table:
     frame = frame.with_columns(text_of(column) for column in frame)
     if frame[header[-1]].null_count():  # a line that is too short looks like this
         _explain(path, len(header))
-    return _not_empty(_without_blank_lines(path, frame))
-
-
-def _without_blank_lines(path: Path, frame: pl.DataFrame) -> Table:
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
-    if not blank.any():
-        return Table(str(path), frame, csv=True)
-    rows = (~blank).arg_true().to_numpy()
-    return Table(str(path), frame.filter(~blank), rows, csv=True)
-
-
-def _not_empty(table: Table) -> Table:
-    if not len(table):
-        raise TableError(f"{table.name} has no rows")
-    return table
+    rows = None
+    if blank.any():
+        rows, frame = (~blank).arg_true().to_numpy(), frame.filter(~blank)
+    return Table(str(path), frame, rows, csv=True)
 
 
 def _header(path: Path) -> list[str]:
@@ -228,36 +216,25 @@ def _records(path: Path, strict: bool = False) -> Iterator[tuple[int, list[str]]
 
 def _explain(path: Path, width: int) -> None:
     """Raise the error that names the first bad line, if there is one."""
-    with path.open("rb") as file:
-        _check_utf8(path, file)
     last = 1
     try:
-        for line, record in _records(path, strict=True):
-            last = line
+        with path.open("rb") as file:
+            for last, line in enumerate(file, start=1):  # noqa: B007 - for the message
+                line.decode()
+        last = 1
+        for last, record in _records(path, strict=True):
             if width and record and len(record) != width:
                 raise TableError(
-                    f"{path}, line {line}: {len(record)} values, but the first line names {width} "
+                    f"{path}, line {last}: {len(record)} values, but the first line names {width} "
                     "columns; put a value that holds the delimiter into double quotes"
                 )
+    except UnicodeDecodeError:
+        raise TableError(
+            f"{path}, line {last}: not UTF-8; convert it, if it is Latin-1 by: "
+            f"iconv -f latin1 -t utf8 {path} > utf8.csv"
+        ) from None
     except csv.Error as error:
         raise TableError(f"{path}, after line {last}: {error} (check the double quotes)") from None
-
-
-def _check_utf8(path: Path, lines: Iterable[bytes]) -> None:
-    for number, line in enumerate(lines, start=1):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            raise TableError(
-                f"{path}, line {number}: not UTF-8; convert it, if it is Latin-1 by: "
-                f"iconv -f latin1 -t utf8 {path} > utf8.csv"
-            ) from None
-
-
-def _from_pandas(frame: Any, position: int) -> pl.Series:
-    column = frame.iloc[:, position]
-    pairs = zip(column.tolist(), column.isna().tolist(), strict=True)
-    return series(str(column.name), [None if missing else value for value, missing in pairs])
 
 
 def _one_line(error: Exception) -> str:

@@ -48,7 +48,7 @@ class TableSchema:
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
         columns = [to_dict(column) for column in self.columns]
-        ends = None if self.ends is None else asdict(self.ends)
+        ends = self.ends and self.ends._asdict()
         return {**vars(self), "ends": ends, "columns": columns}
 
     @classmethod
@@ -60,7 +60,7 @@ class TableSchema:
             schema = cls(**{**content, "ends": ends, "columns": columns})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no schema of tables: {error!r}") from None
-        texts = [schema.id, schema.target or "", *(vars(ends).values() if ends else ())]
+        texts = [schema.id, schema.target or "", *(ends or ())]
         if not all(isinstance(text, str | None) for text in texts):
             raise ValueError("no schema of tables: the name of a column is no text")
         return schema
@@ -105,37 +105,26 @@ class TableNotes:
 def encode(schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
     """The features x [N, F] of a table of nodes, and a line about each column."""
     blocks = [column.encode(table) for column in schema.columns]
-    pairs = zip(schema.columns, blocks, strict=True)
-    lines = [
-        ColumnLine(
-            column.name, column.kind, column.width, block.missing, block.unseen, _note(column)
-        )
-        for column, block in pairs
-    ]
+    lines = []
+    for column, (_, missing, unseen) in zip(schema.columns, blocks, strict=True):
+        note = ""
+        if isinstance(column, Tags | Text) and column.seen > column.width:
+            note = f"the {column.width:,} most frequent of {column.seen:,}"
+        lines.append(ColumnLine(column.name, column.kind, column.width, missing, unseen, note))
     for name, why in schema.left_out.items():
         missing = table.frame[name].null_count() if name in table.frame.columns else 0
         lines.append(ColumnLine(name, "left out", 0, missing, note=why))
     return _matrix(blocks, len(table), schema.width), lines
 
 
-def _note(column: Column) -> str:
-    """That words of a text or tags are too rare to be kept, if some are."""
-    if isinstance(column, Tags | Text) and column.seen > column.width:
-        return f"the {column.width:,} most frequent of {column.seen:,}"
-    return ""
-
-
 def _matrix(blocks: Sequence[Encoded], num_rows: int, width: int) -> Tensor:
     """Blocks side by side as float32: CSR if few entries are non-zero, else dense."""
-    stored = sum(
-        part.block.size if isinstance(part.block, np.ndarray) else part.block.nnz for part in blocks
-    )
+    stored = sum(getattr(part.block, "nnz", part.block.size) for part in blocks)
     if width and stored <= SPARSE_BELOW * num_rows * width:
         return from_scipy(scipy.sparse.hstack([part.block for part in blocks], format="csr"))
-    x, start = torch.zeros(num_rows, width), 0
-    for part in blocks:
-        stop = start + part.block.shape[1]
+    x = torch.zeros(num_rows, width)
+    widths = [part.block.shape[1] for part in blocks]
+    for part, columns in zip(blocks, x.split(widths, dim=1), strict=True):
         whole = part.block if isinstance(part.block, np.ndarray) else part.block.toarray()
-        x[:, start:stop] = torch.from_numpy(whole)
-        start = stop
+        columns.copy_(torch.from_numpy(whole))
     return x

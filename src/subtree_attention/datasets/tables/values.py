@@ -6,7 +6,7 @@ What does not fit is named with its place in the table.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -20,8 +20,7 @@ DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%
 """How dates are written in CSV files that they are read from as numbers."""
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(NamedTuple):
     """The features of a column: [N, width], and how many values were missing or not known."""
 
     block: np.ndarray | scipy.sparse.csr_matrix
@@ -62,18 +61,16 @@ def _dates(texts: pl.Series) -> pl.Series:
 
 def _microseconds(values: pl.Series) -> pl.Series:
     """Dates, times and durations as whole numbers of one unit, whatever theirs is."""
-    if values.dtype in (pl.Date, pl.Datetime):
-        return values.cast(pl.Datetime("us")).to_physical()
-    if values.dtype == pl.Duration:
-        return values.cast(pl.Duration("us")).to_physical()
-    return values.to_physical() // 1000  # a time of day has nanoseconds
+    if values.dtype == pl.Time:
+        return values.to_physical() // 1000  # a time of day has nanoseconds
+    unit = pl.Duration("us") if values.dtype == pl.Duration else pl.Datetime("us")
+    return values.cast(unit).to_physical()
 
 
 def numbers_of(table: Table, name: str) -> pl.Series:
     values = table.column(name, "--features")
     numbers, wrong = as_numbers(values)
-    if wrong.any():
-        row = table.first(wrong)
+    if (row := table.first(wrong)) is not None:
         raise TableError(
             f"{table.place(row)}: column '{name}' is a number, but holds {values[row]!r} there; "
             "correct it, or leave it empty"
@@ -90,9 +87,7 @@ def tags_of(table: Table, name: str) -> tuple[np.ndarray, pl.Series, int]:
         raise TableError(f"{table.name}: column '{name}' holds no lists")
     lists = values.cast(pl.List(pl.String)).rename("tag").to_frame().with_row_index("row")
     flat = lists.explode("tag").with_columns(pl.col("tag").str.strip_chars())
-    flat = flat.filter(pl.col("tag").is_not_null() & (pl.col("tag") != "")).unique(
-        maintain_order=True
-    )
+    flat = flat.filter(pl.col("tag") != "").unique(maintain_order=True)  # null is not kept either
     return flat["row"].to_numpy(), flat["tag"], values.null_count()
 
 
