@@ -151,16 +151,17 @@ def simple(
     if not directed:
         source, dest = np.minimum(source, dest), np.maximum(source, dest)
     key = source * num_nodes + dest
-    rows = len(key)
     if weight is None:
-        key = np.unique(key)
+        key.sort()  # many times as fast as np.unique
     else:
         order = np.argsort(key, kind="stable")
-        key, first = np.unique(key[order], return_index=True)
-        weight = np.add.reduceat(weight[order], first) if rows else weight
-    index = np.stack(np.divmod(key, num_nodes))
+        key, weight = key[order], weight[order]
+    first = np.flatnonzero(np.diff(key, prepend=-1))  # where another edge begins
+    if weight is not None and len(key):
+        weight = np.add.reduceat(weight, first)
+    index = np.stack(np.divmod(key[first], num_nodes))
     if not directed:
         back = index[0] != index[1]
         index = np.concatenate([index, index[::-1, back]], axis=1)
         weight = None if weight is None else np.concatenate([weight, weight[back]])
-    return index, weight, rows - len(key)
+    return index, weight, len(key) - len(first)
