@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
@@ -82,7 +82,9 @@ class Dataset:
             classes = range(int(self.y.max()) + 1)
         object.__setattr__(self, "classes", tuple(map(str, classes)))
         try:
-            _validate(self)
+            for good, words in _requirements(self):
+                if not good:
+                    raise ValueError(words)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{self.source}: {error}" if self.source else str(error)) from None
         if self.ids is not None and all(id == str(i) for i, id in enumerate(self.ids)):
@@ -140,8 +142,14 @@ class Dataset:
         else:
             kind = known_split(kind, info(self.name))
         if kind in self.splits:
-            several = kind == "own" and not self.own
-            return Split.from_codes(self._codes(kind, _check.integer("seed", seed, 0) * several))
+            codes, several = self.splits[kind], kind == "own" and not self.own
+            index = _check.integer("seed", seed, 0) * several
+            n = codes.size(1)
+            if index >= n:
+                have = f"{n} splits, index 0 to {n - 1}" if n > 1 else "only one split, index 0"
+                past = f"{index} is past the end (fewer runs?)"
+                raise ValueError(f"graph {self.name!r} has {have} of its own; {past}")
+            return Split.from_codes(codes[:, index])
         if kind == "own":
             raise ValueError(
                 "this graph has no split of its own: name its column with --split-column"
@@ -154,17 +162,6 @@ class Dataset:
         if self.own:
             return labelled_split(self.y, kind, seed).to(self.y.device)
         return random_split(self.num_nodes, kind, seed).to(self.y.device)
-
-    def _codes(self, kind: str, index: int) -> Tensor:
-        """The codes [N] of one of its splits."""
-        codes = self.splits[kind]
-        if index < codes.size(1):
-            return codes[:, index]
-        have = f"{codes.size(1)} splits, index 0 to {codes.size(1) - 1}"
-        raise ValueError(
-            f"graph {self.name!r} has {'only one split, index 0' if codes.size(1) == 1 else have} "
-            f"of its own; {index} is past the end (fewer runs?)"
-        )
 
     # --------------------------------------------------------------------------------- names
 
@@ -204,9 +201,10 @@ class Dataset:
         return None if number < 0 else self.classes[number]
 
     def __repr__(self) -> str:
-        counts = (self.num_nodes, self.num_edges, self.num_features, self.num_classes)
-        words = zip(counts, ("nodes", "edges", "features", "classes"), strict=True)
-        return f"Dataset({self.name}: {', '.join(f'{count:,} {what}' for count, what in words)})"
+        return (
+            f"Dataset({self.name}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
+            f"{self.num_features:,} features, {self.num_classes:,} classes)"
+        )
 
     # -------------------------------------------------------------------------- other places
 
@@ -225,17 +223,20 @@ class Dataset:
         """
         from torch_geometric.data import Data
 
-        data = Data(x=self.features, edge_index=self.edge_index, y=self.y, name=self.name)
-        data.classes, data.num_classes = list(self.classes), self.num_classes
-        if self.edge_weight is not None:
-            data.edge_weight = self.edge_weight
-        if self.ids is not None:
-            data.ids = self.ids
-        if split is None and "own" in self.splits and self.splits["own"].size(1) == 1:
-            split = Split.from_codes(self._codes("own", 0))
-        for mask, values in zip(MASKS, split or (), strict=split is not None):
-            data[mask] = values
-        return data
+        own = self.splits.get("own")
+        if split is None and own is not None and own.size(1) == 1:
+            split = Split.from_codes(own[:, 0])
+        return Data(
+            x=self.features,
+            edge_index=self.edge_index,
+            y=self.y,
+            edge_weight=self.edge_weight,  # what is None, PyG leaves out
+            name=self.name,
+            ids=self.ids,
+            classes=list(self.classes),
+            num_classes=self.num_classes,
+            **({} if split is None else dict(zip(MASKS, split, strict=True))),
+        )
 
     def save(self, path: str | Path) -> None:
         """Write the file that `read` reads, all or nothing."""
@@ -284,73 +285,64 @@ def read(path: str | Path) -> Dataset:
         if header.pop("checksum") != _checksum(tensors, header):
             raise ValueError("its checksum is another one: the file was changed or is damaged")
         return _dataset(tensors, header)
-    except FileError:
-        raise
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise FileError(f"the graph in {path} is broken: {_said(error)}") from None
+        if isinstance(error, FileError):
+            raise
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        missing = " is missing" if isinstance(error, KeyError) else ""  # it says what
+        raise FileError(f"the graph in {path} is broken: {said}{missing}") from None
 
 
 # ------------------------------------------------------------------------------------ validator
 
 
-def _validate(data: Dataset) -> None:
-    """Raise a `ValueError` for anything that does not fit, above all what leads out of an array."""
-    _check.floating("x", data.x)
-    if data.x.dim() != 2 or data.x.dtype != torch.float32:
-        raise ValueError(f"x must be float32 [N, F], got {data.x.dtype} {_check.shape(data.x)}")
-    if data.x.layout not in (torch.strided, torch.sparse_csr):
-        raise ValueError(f"x must be dense or CSR, got {data.x.layout}")
-    _check.finite("x", values_of(data.x))
-    n, edges, weight = data.x.size(0), data.edge_index, data.edge_weight
-    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype != torch.int64:
-        raise ValueError("edge_index must be int64 [2, E]")
-    if not _within(edges, 0, n):
-        raise ValueError(f"edge_index names a node outside 0..{n - 1}")
-    if weight is not None and (
-        weight.shape != edges.shape[1:]
-        or weight.dtype != torch.float32
-        or not bool(((weight >= 0) & weight.isfinite()).all())
-    ):
-        raise ValueError("edge_weight must be a number of at least 0 for each edge")
-    _validate_names(data, n)
-    _validate_splits(data, n)
-    if data.schema is not None and data.schema.width != data.x.size(1):
-        raise ValueError(f"{data.x.size(1)} features, but columns for {data.schema.width}")
-    if data.encoding is not None:
-        if data.encoding.shape[:-1] != (n,) or data.encoding.dtype != torch.float32:
-            raise ValueError(f"encoding must be float32 [{n}, m]")
-        _check.finite("encoding", data.encoding)
+def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
+    """Whether a thing fits, and in words what it must be; each may rely on those before it.
 
+    Above all nothing may lead out of an array.
+    """
+    x, edges, weight, y, encoding = data.x, data.edge_index, data.edge_weight, data.y, data.encoding
+    _check.floating("x", x)
+    got = f"{x.dtype} {_check.shape(x)}"
+    yield x.dim() == 2 and x.dtype == torch.float32, f"x must be float32 [N, F], got {got}"
+    layouts = (torch.strided, torch.sparse_csr)
+    yield x.layout in layouts, f"x must be dense or CSR, got {x.layout}"
+    _check.finite("x", values_of(x))
+    n, width, count = *x.shape, len(data.classes)
+    pairs = edges.dim() == 2 and edges.size(0) == 2 and edges.dtype == torch.int64
+    yield pairs, "edge_index must be int64 [2, E]"
+    yield _within(edges, 0, n), f"edge_index names a node outside 0..{n - 1}"
+    if weight is not None:
+        fits = weight.shape == edges.shape[1:] and weight.dtype == torch.float32
+        fits = fits and bool(((weight >= 0) & weight.isfinite()).all())
+        yield fits, "edge_weight must be a number of at least 0 for each edge"
 
-def _validate_names(data: Dataset, n: int) -> None:
     if not data.own:
         info(data.name)  # refuses one that is not of the registry
-    least = "-1 where it is not known" if data.own else "no other"
-    if data.y.shape != (n,) or data.y.dtype != torch.int64:
-        raise ValueError(f"y must be a whole number for each of {n} nodes")
-    if not _within(data.y, -1 if data.own else 0, len(data.classes)):
-        raise ValueError(f"y must be one of {len(data.classes)} classes from 0, and {least}")
-    if len(data.classes) == 1:
-        raise ValueError("y holds 1 class: two are needed")
-    if len(set(data.classes)) != len(data.classes):
-        raise ValueError("the names of the classes must be different")
-    if data.ids is None:
-        return
-    if not isinstance(data.ids, list) or not all(isinstance(id, str) for id in data.ids):
-        raise ValueError("ids must be a list of texts")
-    if len(data.ids) != n or len(set(data.ids)) != n:
-        raise ValueError(f"ids must be different, one for each of {n} nodes")
+    whole = y.shape == (n,) and y.dtype == torch.int64
+    yield whole, f"y must be a whole number for each of {n} nodes"
+    least, others = (-1, "-1 where it is not known") if data.own else (0, "no other")
+    yield _within(y, least, count), f"y must be one of {count} classes from 0, and {others}"
+    yield count != 1, "y holds 1 class: two are needed"
+    yield len(set(data.classes)) == count, "the names of the classes must be different"
+    if data.ids is not None:
+        texts = isinstance(data.ids, list) and all(isinstance(id, str) for id in data.ids)
+        yield texts, "ids must be a list of texts"
+        different = len(data.ids) == len(set(data.ids)) == n
+        yield different, f"ids must be different, one for each of {n} nodes"
 
-
-def _validate_splits(data: Dataset, n: int) -> None:
     for kind, codes in data.splits.items():
-        _check.known("kind of split", kind, ("own", "fixed"))
-        if codes.dim() != 2 or len(codes) != n or codes.dtype != torch.int8:
-            raise ValueError(f"the split '{kind}' must be int8 [{n}, S]")
-        if not _within(codes, 0, 8):
-            raise ValueError(f"the split '{kind}' holds codes that mean nothing")
-        if bool((codes[data.y < 0] != 0).any()):
-            raise ValueError(f"the split '{kind}' names nodes without a label")
+        split = f"the split '{_check.known('kind of split', kind, ('own', 'fixed'))}'"
+        fits = codes.dim() == 2 and len(codes) == n and codes.dtype == torch.int8
+        yield fits, f"{split} must be int8 [{n}, S]"
+        yield _within(codes, 0, 8), f"{split} holds codes that mean nothing"
+        yield not bool(codes[y < 0].any()), f"{split} names nodes without a label"
+    columns = width if data.schema is None else data.schema.width
+    yield width == columns, f"{width} features, but columns for {columns}"
+    if encoding is not None:
+        fits = encoding.shape[:-1] == (n,) and encoding.dtype == torch.float32
+        yield fits, f"encoding must be float32 [{n}, m]"
+        _check.finite("encoding", encoding)
 
 
 def _within(values: Tensor, low: int, end: int) -> bool:
@@ -359,24 +351,22 @@ def _within(values: Tensor, low: int, end: int) -> bool:
 
 # ----------------------------------------------------------------------------------------- file
 
-_WORDS = ("name", "source", "own")
-
 
 def _parts(data: Dataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What is stored of a graph: tensors, indices as int32 where they fit, and words."""
     tensors = {"edge_index": data.edge_index, "y": data.y, **named_parts(data.x)}
-    tensors = {name: _narrow(tensor) for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        if tensor.dtype == torch.int64 and tensor.numel():
+            tensors[name] = tensor.to(index_dtype(int(tensor.max()) + 1))
     tensors |= {f"split_{kind}": codes for kind, codes in data.splits.items()}
-    for name in ("edge_weight", "encoding"):
-        if getattr(data, name) is not None:
-            tensors[name] = getattr(data, name)
-    if data.ids is not None:
-        tensors["ids"] = _packed(data.ids)
+    others = {"edge_weight": data.edge_weight, "encoding": data.encoding}
+    others["ids"] = None if data.ids is None else _packed(data.ids)
+    tensors |= {name: tensor for name, tensor in others.items() if tensor is not None}
     header = {"format": FORMAT, "shape": list(data.x.shape), "classes": list(data.classes)}
-    header |= {name: getattr(data, name) for name in _WORDS}
+    header |= {"name": data.name, "source": data.source, "own": data.own}
     header["schema"] = data.schema and data.schema.to_dict()
     header["notes"] = data.notes and data.notes.to_dict()
-    return {name: tensor.detach().cpu() for name, tensor in tensors.items()}, header
+    return tensors, header
 
 
 def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
@@ -421,13 +411,6 @@ def _packed(ids: Any) -> Tensor:
     return torch.from_numpy(np.frombuffer(json.dumps(ids).encode(), dtype=np.uint8).copy())
 
 
-def _narrow(tensor: Tensor) -> Tensor:
-    """Indices in half the space, where they fit."""
-    if tensor.dtype != torch.int64 or not tensor.numel():
-        return tensor
-    return tensor.to(index_dtype(int(tensor.max()) + 1))
-
-
 def _numbers(data: Dataset) -> dict[str, Tensor]:
     """All of a graph that numbers depend on, by name; part of the fingerprints of old studies."""
     found = {"edge_index": data.edge_index.to(index_dtype(data.num_nodes)), "y": data.y}
@@ -435,7 +418,7 @@ def _numbers(data: Dataset) -> dict[str, Tensor]:
     if data.edge_weight is not None:
         found["edge_weight"] = data.edge_weight
     if "own" in data.splits:
-        found |= dict(zip(MASKS, Split.from_codes(data._codes("own", 0)), strict=True))
+        found |= dict(zip(MASKS, Split.from_codes(data.splits["own"][:, 0]), strict=True))
     return found
 
 
@@ -445,9 +428,3 @@ def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
     for name in sorted(tensors):
         crc = crc32(tensors[name], zlib.crc32(name.encode(), crc))
     return f"{crc:08x}"
-
-
-def _said(error: Exception) -> str:
-    """The first line of an error; that of a `KeyError` is the name that is missing."""
-    text = (str(error) or type(error).__name__).splitlines()[0]
-    return f"{text} is missing" if isinstance(error, KeyError) else text

@@ -13,11 +13,8 @@ import socket
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .registry import GraphInfo, info, sha256
 
@@ -32,8 +29,7 @@ class MissingData(FileNotFoundError):
     """A file is neither in the data folder nor in the mirror, and could not be downloaded."""
 
 
-@dataclass(frozen=True)
-class Whereabouts:
+class Whereabouts(NamedTuple):
     """Where a graph would be loaded from now.
 
     Attributes:
@@ -101,23 +97,12 @@ def missing_files(graph: GraphInfo, folder: Path) -> list[str]:
 
 def find_raw(graph: GraphInfo, folder: Path, mirror: Path | None) -> Path | None:
     """The folder with all raw files of a graph: the data folder's, the mirror's, or None."""
-    for place in filter(None, (folder, mirror)):
-        if not missing_files(graph, place):
-            return place / graph.raw_dir
-    return None
+    places = (p for p in (folder, mirror) if p and not missing_files(graph, p))
+    return next((place / graph.raw_dir for place in places), None)
 
 
 def check_raw_files(graph: GraphInfo, raw: Path, files: list[str]) -> None:
-    """Refuse damaged raw files before a parser sees them.
-
-    Args:
-        graph: the graph.
-        raw: the folder with its raw files.
-        files: how to name each of them in the message.
-
-    Raises:
-        ValueError: names the damaged files.
-    """
+    """Refuse damaged raw files in a folder before a parser sees them; `files` names each."""
     pairs = zip(graph.raw_files, files, strict=True)
     damaged = [file for name, file in pairs if not _intact(raw / name, f"{graph.raw_dir}/{name}")]
     if damaged:
@@ -136,23 +121,26 @@ def _intact(path: Path, key: str) -> bool:
 
 
 def download(graph: GraphInfo, into: Path, data: Path) -> None:
-    """Fetch the raw files of a graph from their public addresses.
+    """Fetch the raw files of a graph from their public addresses into a folder.
 
-    Args:
-        graph: the graph.
-        into: the folder to write to.
-        data: the data folder, for the message when there is no network.
-
-    Raises:
-        MissingData: an address could not be reached.
+    `data` is the data folder, which is named when an address cannot be reached.
     """
-    with _short_timeout():
+    # PyG's download takes no timeout of its own; it heeds the socket module's default.
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_S)
+    try:
         for url, name in zip(graph.urls, graph.raw_files, strict=True):
-            try:
-                fetch(url, into / name)
-            except (OSError, http.client.HTTPException) as error:
-                refuse_full_disk(error, data)
-                raise MissingData(_how_to_get(graph, url, data, error)) from None
+            fetch(url, into / name)
+    except (OSError, http.client.HTTPException) as error:
+        refuse_full_disk(error, data)
+        raise MissingData(
+            f"the raw files of {graph.name!r} are missing, and {url} could not be fetched "
+            f"({getattr(error, 'reason', None) or error}).\n"
+            f"Put {', '.join(missing_files(graph, data))} into {data / graph.raw_dir}, "
+            f"or set STA_MIRROR to a folder that holds {graph.raw_dir}/."
+        ) from None
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def fetch(url: str, path: Path) -> None:
@@ -164,37 +152,11 @@ def fetch(url: str, path: Path) -> None:
 
 def refuse_full_disk(error: Exception, folder: Path) -> None:
     """Turn the many faces of a full disk into one plain error."""
-    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(
-        error
-    )
-    if not full and folder.is_dir():
-        full = shutil.disk_usage(folder).free == 0
-    if full:
-        raise OSError(
-            errno.ENOSPC,
-            "no space left for graphs; free some, or name another folder with STA_DATA",
-            str(folder),
-        ) from None
-
-
-def _how_to_get(graph: GraphInfo, url: str, data: Path, error: Exception) -> str:
-    reason = getattr(error, "reason", None) or error
-    return (
-        f"the raw files of {graph.name!r} are missing, and {url} could not be fetched ({reason}).\n"
-        f"Put {', '.join(missing_files(graph, data))} into {data / graph.raw_dir}, "
-        f"or set STA_MIRROR to a folder that holds {graph.raw_dir}/."
-    )
-
-
-@contextmanager
-def _short_timeout() -> Iterator[None]:
-    """PyG's download takes no timeout of its own; it heeds the socket module's default."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_S)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    full = full or "No space left" in str(error)
+    if full or (folder.is_dir() and shutil.disk_usage(folder).free == 0):
+        words = "no space left for graphs; free some, or name another folder with STA_DATA"
+        raise OSError(errno.ENOSPC, words, str(folder)) from None
 
 
 def _user_cache() -> Path:

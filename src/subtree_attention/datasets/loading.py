@@ -17,18 +17,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from . import folders
 from .dataset import Dataset, read
 from .features import compact, crc32, from_named_parts, normalise_rows
-from .folders import (
-    Folder,
-    cache_files,
-    check_raw_files,
-    data_folder,
-    download,
-    find_raw,
-    mirror_folder,
-    refuse_full_disk,
-)
+from .folders import Folder
 from .readers import Parts, read_raw
 from .registry import GraphInfo, info
 from .splits import fixed_codes, known_split, own_codes
@@ -62,17 +54,17 @@ def load(
     known_split(split, graph)  # before minutes of reading, not after
     if not graph.raw_files:
         return _preprocessed(graph, read_raw(graph, Path()), "scikit-learn")
-    folder = data_folder(data_dir)
-    data = _cached(graph, folder) or _first_use(graph, folder, mirror_folder(mirror))
+    folder = folders.data_folder(data_dir)
+    data = _cached(graph, folder) or _first_use(graph, folder, folders.mirror_folder(mirror))
     splits = data.splits
     if split == "fixed":
-        splits = splits | {"fixed": fixed_codes(graph, folder, mirror_folder(mirror))}
+        splits = splits | {"fixed": fixed_codes(graph, folder, folders.mirror_folder(mirror))}
     return replace(data, splits=splits, classes=graph.classes, kept_in=folder / "processed")
 
 
 def _cached(graph: GraphInfo, folder: Path) -> Dataset | None:
     """What an earlier use left behind, if it is whole and this graph."""
-    for path, reader in zip(cache_files(graph, folder), (read, _read_v1), strict=True):
+    for path, reader in zip(folders.cache_files(graph, folder), (read, _read_v1), strict=True):
         try:
             data = reader(path)
         except (OSError, KeyError, ValueError, SafetensorError):
@@ -102,35 +94,32 @@ def _read_v1(path: Path) -> Dataset:
 
 def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Dataset:
     """Read the raw files, and keep the result (and what was downloaded) in the data folder."""
-    found = find_raw(graph, folder, mirror)
+    found = folders.find_raw(graph, folder, mirror)
+    files = [str(found / name) for name in graph.raw_files] if found else list(graph.urls)
+    source = ", ".join(files)
     with _staging(folder, must_be_kept=found is None) as (staging, keep):
         raw = staging / graph.raw_dir
         raw.mkdir(parents=True)
         if found is None:
-            download(graph, raw, folder)
+            folders.download(graph, raw, folder)
         else:
             _link(graph, found, raw)
-        files = [str(found / f) for f in graph.raw_files] if found else list(graph.urls)
-        data = _read(graph, staging, files)
+        folders.check_raw_files(graph, raw, files)
+        try:
+            parts = read_raw(graph, staging)
+        except MemoryError:
+            raise
+        except Exception as error:
+            # The readers are other people's parsers: a damaged file can raise anything in them.
+            folders.refuse_full_disk(error, staging.parent)
+            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            raise ValueError(
+                f"cannot read {graph.name!r}, damaged file? {source} ({why})"
+            ) from None
+        data = _preprocessed(graph, parts, source)
         if keep:
             _keep(graph, data, staging, folder, downloaded=found is None)
     return data
-
-
-def _read(graph: GraphInfo, staging: Path, files: list[str]) -> Dataset:
-    """Read, preprocess and check the raw files in the staging folder; `files` is for messages."""
-    check_raw_files(graph, staging / graph.raw_dir, files)
-    source = ", ".join(files)
-    try:
-        parts = read_raw(graph, staging)
-    except MemoryError:
-        raise
-    except Exception as error:
-        # The readers are other people's parsers: a damaged file can raise anything in them.
-        refuse_full_disk(error, staging.parent)
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        raise ValueError(f"cannot read {graph.name!r}, damaged file? {source} ({reason})") from None
-    return _preprocessed(graph, parts, source)
 
 
 def _preprocessed(graph: GraphInfo, parts: Parts, source: str) -> Dataset:
@@ -179,17 +168,15 @@ def _staging(folder: Path, must_be_kept: bool) -> Iterator[tuple[Path, bool]]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        staging = tempfile.mkdtemp(prefix=".staging-", dir=folder)
-        keep = True
+        staging, keep = tempfile.mkdtemp(prefix=".staging-", dir=folder), True
     except OSError as error:
-        refuse_full_disk(error, folder)
+        folders.refuse_full_disk(error, folder)
         if must_be_kept:
             raise PermissionError(
                 f"cannot write to the data folder {folder} ({error.strerror}); "
                 "name another one with STA_DATA"
             ) from None
-        staging = tempfile.mkdtemp(prefix="subtree-attention-")
-        keep = False
+        staging, keep = tempfile.mkdtemp(prefix="subtree-attention-"), False
     try:
         yield Path(staging), keep
     finally:
@@ -212,7 +199,7 @@ def _keep(graph: GraphInfo, data: Dataset, staging: Path, folder: Path, download
             (folder / graph.raw_dir).mkdir(parents=True, exist_ok=True)
             for name in graph.raw_files:
                 os.replace(staging / graph.raw_dir / name, folder / graph.raw_dir / name)
-        data.save(cache_files(graph, folder)[0])
+        data.save(folders.cache_files(graph, folder)[0])
     except (OSError, SafetensorError) as error:
-        refuse_full_disk(error, folder)
+        folders.refuse_full_disk(error, folder)
         # The graph is in memory; that it could not be cached only costs time at the next load.
