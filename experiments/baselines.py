@@ -31,7 +31,6 @@ from subtree_attention import _check
 from subtree_attention.graph import Graph
 from subtree_attention.nn import Linear, SparseFeatures
 from subtree_attention.nn.features import SparseProduct
-from subtree_attention.nn.linear import check_dropout
 
 # ------------------------------------------------------------------- what is prepared only once
 
@@ -464,7 +463,7 @@ class Baseline:
             if name in _COUNTS:
                 _check.integer(name, value, 1)
             elif name in _SHARES:
-                check_dropout(value)
+                _check.number(name, value, below=1)
         of_model = {name: value for name, value in chosen.items() if name not in TRAINING}
         return self.model(in_channels, classes, **of_model)
 

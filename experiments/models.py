@@ -14,8 +14,7 @@ from subtree_attention.feature_maps import FeatureMap
 from subtree_attention.graph import Graph
 from subtree_attention.nn import BUILDERS, HeadMix, Linear, global_attention, project
 from subtree_attention.nn.features import Features
-from subtree_attention.nn.heads import build_mix
-from subtree_attention.nn.models import key_channels
+from subtree_attention.nn.heads import HEAD_MIXES, per_head
 
 
 class GlobalAttentionGNN(nn.Module):
@@ -75,12 +74,13 @@ class _GlobalConv(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.eps = heads, eps
-        keys = key_channels(hidden_channels, heads)
+        keys = per_head("hidden_channels", hidden_channels, heads)
         self.feature_map: Any = feature_maps.build(feature_map, keys)
         self.lin_query = Linear(hidden_channels, heads * keys)
         self.lin_key = Linear(hidden_channels, heads * keys)
         self.lin_value = Linear(hidden_channels, heads * out_channels)
-        self.head_mix = build_mix(head_mix, heads, out_channels, out_channels, dropout, bias=True)
+        sizes = heads, out_channels, out_channels
+        self.head_mix = HeadMix.pick("head_mix", head_mix, HEAD_MIXES, *sizes, dropout=dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """[N, hidden_channels] -> [N, out_channels]."""

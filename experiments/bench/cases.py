@@ -27,7 +27,7 @@ from subtree_attention.datasets.features import from_scipy
 from subtree_attention.datasets.folders import data_folder, mirror_folder, missing_files
 from subtree_attention.graph import Graph
 from subtree_attention.nn.features import Features, as_features
-from subtree_attention.nn.models import key_channels
+from subtree_attention.nn.heads import per_head
 from subtree_attention.train.recipes import recipe
 
 T = TypeVar("T")
@@ -76,7 +76,8 @@ class Case:
     @property
     def key_channels(self) -> int:
         """d, the channels of a head's queries and keys."""
-        return key_channels(self.config.model.hidden_channels, self.config.model.heads)
+        model = self.config.model
+        return per_head("hidden_channels", model.hidden_channels, model.heads)
 
     def to_dict(self) -> dict[str, Any]:
         """As the results file holds it."""

@@ -43,14 +43,7 @@ def elu(x: Tensor) -> Tensor:
     return _EluPlusOne.apply(x)
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0)."""
-    return F.relu(x)
-
-
-def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), smooth and positive everywhere."""
-    return F.softplus(x)
+relu, softplus = F.relu, F.softplus  # max(x, 0); log(1 + exp(x)), smooth and positive everywhere
 
 
 def softmax(x: Tensor) -> Tensor:
@@ -91,8 +84,18 @@ class _RandomFeatures(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new directions from torch's global generator."""
-        self.projection.copy_(_orthogonal_gaussian(self.num_features, self.channels))
+        """Draw new directions from torch's global generator.
+
+        They are orthogonal within blocks of as many as channels, which estimates the kernel with
+        less variance than independent ones, and as long as Gaussian vectors.
+        """
+        rows, columns = self.projection.shape
+        blocks = torch.randn(math.ceil(rows / columns), columns, columns)
+        orthogonal, upper = torch.linalg.qr(blocks)
+        signs = upper.diagonal(dim1=-2, dim2=-1).sign()  # makes them uniform over rotations
+        directions = (orthogonal * signs.unsqueeze(-2)).mT.flatten(0, 1)[:rows]
+        norms = torch.randn(rows, columns).norm(dim=1, keepdim=True)
+        self.projection.copy_(directions * norms)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., d] -> [..., m]."""
@@ -148,11 +151,14 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
         )
     if feature_map is softmax:
         return softmax
-    like = next((t for t in _tensors_of(feature_map) if t.is_floating_point()), torch.empty(0))
-    sample = torch.linspace(-3, 3, 8 * channels).view(8, 1, channels).to(like)
+    sample = torch.linspace(-3, 3, 8 * channels).view(8, 1, channels)
+    if isinstance(feature_map, nn.Module):
+        tensors = [*feature_map.parameters(), *feature_map.buffers()]
+        sample = sample.to(next((t for t in tensors if t.is_floating_point()), sample))
     with torch.no_grad():
-        check_output(feature_map(sample), sample)
-        check_non_negative(feature_map(sample))
+        features = feature_map(sample)
+    check_output(features, sample)
+    check_non_negative(features)
     return feature_map
 
 
@@ -169,9 +175,7 @@ def fixed(feature_map: str | FeatureMap) -> FeatureMap:
             f"'{feature_map}' draws random projections, which one call would throw away: build "
             "the module once (subtree_attention.feature_maps) and pass that"
         )
-    if callable(feature_map):
-        return feature_map
-    return build(feature_map, 1)
+    return feature_map if callable(feature_map) else build(feature_map, 1)
 
 
 def check_output(features: Tensor, x: Tensor) -> None:
@@ -188,22 +192,3 @@ def check_non_negative(features: Tensor) -> None:
             "a feature map must not be negative (attention weights are shares of a whole), but "
             f"this one gave {float(features.detach().min()):.4g}"
         )
-
-
-def _tensors_of(feature_map: FeatureMap) -> list[Tensor]:
-    if not isinstance(feature_map, nn.Module):
-        return []
-    return [*feature_map.parameters(), *feature_map.buffers()]
-
-
-def _orthogonal_gaussian(rows: int, columns: int) -> Tensor:
-    """[rows, columns]: orthogonal within blocks of `columns` rows, norms as of Gaussian vectors.
-
-    Orthogonal directions estimate the kernel with less variance than independent ones.
-    """
-    blocks = math.ceil(rows / columns)
-    orthogonal, upper = torch.linalg.qr(torch.randn(blocks, columns, columns))
-    signs = upper.diagonal(dim1=-2, dim2=-1).sign()  # makes them uniform over rotations
-    directions = (orthogonal * signs.unsqueeze(-2)).mT.flatten(0, 1)[:rows]
-    norms = torch.randn(rows, columns).norm(dim=1, keepdim=True)
-    return directions * norms

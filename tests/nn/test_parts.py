@@ -56,9 +56,6 @@ class Mean(HeadMix):
     def forward(self, heads: Tensor) -> Tensor:
         return heads.mean(1)
 
-    def per_head(self) -> Tensor:
-        return (torch.eye(self.width) / self.heads).expand(self.heads, -1, -1)
-
 
 def layer(**options) -> STAConv:
     return STAConv(5, OUT, K, H, **{"value_channels": OUT, **options}).double()

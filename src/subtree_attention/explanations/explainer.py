@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
 from ..nn import STAGNN, STAConv
 from ..nn.everywhere import check_batch
 from ..nn.features import Features, as_features
 from ..nn.models import evaluating
-from .explanation import GLOBAL, Explanation, Level, Reached, select
+from .explanation import GLOBAL, Explanation, Level, select
 from .walks import Reach, Walks
 
 
@@ -68,37 +68,28 @@ class Explainer:
     ) -> None:
         if not isinstance(model, STAGNN | STAConv):
             raise TypeError(f"only STAGNN and STAConv are explained, got {type(model).__name__}")
-        x = as_features(x)
+        conv = model.conv if isinstance(model, STAGNN) else model
         with evaluating(model):
-            conv = model.conv if isinstance(model, STAGNN) else model
-            hidden = model.hidden(x) if isinstance(model, STAGNN) else x
+            hidden = model.hidden(x) if isinstance(model, STAGNN) else as_features(x)
             graph = conv.as_graph(edge_index, edge_weight, hidden)
             query, key, value, _ = ops.one_dtype(*conv.project(hidden), None)
             with ops.full_precision(query):
                 query, key = ops.map_features(conv.feature_map, query, key)
+                # What stands between a head's values and the logits, like what follows copied.
+                self._mix, self._bias = _linear(conv.head_mix, value, conv.aggregation.width)
+                self._beside: Tensor | None = None
+                if conv.beside is not None:
+                    self._beside, _ = _linear(conv.beside, value, conv.value_channels)
+        if batch is not None:
+            check_batch(batch, graph.num_nodes, None)
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
         self._softmax, self._eps = feature_maps.is_softmax(conv.feature_map), conv.eps
+        self._batch, self._walks = None if batch is None else batch.cpu(), Walks(graph)
         # Heads first, [H, N, .]: what is read of one head lies together.
         heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
         self._query, self._key, self._value = heads_first
-        if batch is not None:
-            check_batch(batch, graph.num_nodes, None)
-        self._batch = None if batch is None else batch.cpu()
-        self._walks = Walks(graph)
-        self._copy_weights(conv)
-
-    def _copy_weights(self, conv: STAConv) -> None:
-        """All that stands between a head's values and the logits."""
-        bias = conv.head_mix.constant()
-        no_bias = self._value.new_zeros(conv.out_channels)
-        self._bias = no_bias if bias is None else self._like_values(bias)
-        self._mix = self._like_values(conv.head_mix.per_head())
-        self._gate = self._like_values(conv.gate())
+        self._gate = conv.gate().to(self._value, copy=True)
         self._aggregation = copy.deepcopy(conv.aggregation).cpu()
-        self._global_map: Tensor | None = None
-        if conv.beside is not None:
-            per_head = conv.beside.per_head(conv.heads, conv.value_channels)
-            self._global_map = self._like_values(per_head)
 
     @torch.no_grad()
     def __call__(self, root: int) -> Explanation:
@@ -107,8 +98,8 @@ class Explainer:
             raise ValueError(f"root {root} is not a node: the graph has {self.num_nodes} nodes")
         reached = self._walks.reach(root, self.hops)
         levels = self._subtree(root, reached)
-        if self._global_map is not None:
-            levels.append(self._everywhere(root, self._global_map))
+        if self._beside is not None:
+            levels.append(self._everywhere(root, self._beside))
         return Explanation(root, levels, self._bias, self.num_nodes, self._walks, reached)
 
     def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
@@ -118,23 +109,17 @@ class Explainer:
         place_of[union] = torch.arange(len(union))
         places = [place_of[torch.from_numpy(row.nodes)] for row in rows]
         values, scores = select(self._value, union), self._scores(root, union)
-        attention = self._value.new_zeros(self.heads, len(rows), len(union))
+        attention = values.new_zeros(self.heads, len(rows), len(union))  # [H, K + 1, n]
         attention[:, 0, places[0]] = 1  # at hop 0 a root attends to itself
         for hop in range(1, len(rows)):
             mass = torch.from_numpy(rows[hop].mass)
             shares = self._shares(mass, select(scores, places[hop]), self._eps)
             attention[:, hop].index_copy_(1, places[hop], shares)
         sums = torch.bmm(attention, values).transpose(0, 1)  # STA_0 .. STA_K: [K + 1, H, c]
-        maps, reached = self._maps(sums), Reached(union, values, attention)
-        return [
-            Level(hop, maps[hop], _mapped(maps[hop], sums[hop]), reached, hop, places[hop])
-            for hop in range(len(rows))
-        ]
-
-    def _maps(self, sums: Tensor) -> Tensor:
-        """From STA_0 .. STA_K of the root to logits: [K + 1, H, c] -> [K + 1, H, C, c]."""
         gate = self._gate[..., None]
-        return gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
+        maps = gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
+        levels = zip(maps, _mapped(maps, sums), attention.unbind(1), places, strict=True)
+        return [Level(hop, *level, union, values) for hop, level in enumerate(levels)]
 
     def _everywhere(self, root: int, output_map: Tensor) -> Level:
         """Global attention: every node of the root's graph."""
@@ -143,11 +128,10 @@ class Explainer:
             nodes = nodes[self._batch == self._batch[root]]
         eps = 0.0 if self._softmax else self._eps  # softmax has none here
         mass = torch.ones(len(nodes), dtype=torch.float64)
-        attention = self._shares(mass, self._scores(root, nodes), eps).unsqueeze(1)
-        reached = Reached(nodes, select(self._value, nodes), attention)
-        total = _mapped(output_map, torch.bmm(attention, reached.values).squeeze(1))
-        places = torch.arange(len(nodes))
-        return Level(GLOBAL, output_map, total, reached, 0, places)
+        attention = self._shares(mass, self._scores(root, nodes), eps)
+        values, places = select(self._value, nodes), torch.arange(len(nodes))
+        total = _mapped(output_map, torch.bmm(attention.unsqueeze(1), values).squeeze(1))
+        return Level(GLOBAL, output_map, total, attention, places, nodes, values)
 
     def _scores(self, root: int, nodes: Tensor) -> Tensor:
         """q.k of the root and n nodes (over sqrt(d) for softmax), [H, n], in float64."""
@@ -159,9 +143,12 @@ class Explainer:
         """Attention from what arrives [n] and the scores [H, n]: -> [H, n]."""
         return ops.roots.shares(mass, scores.t(), eps, self._softmax).t().to(self._value)
 
-    def _like_values(self, tensor: Tensor) -> Tensor:
-        """A copy, so that later changes of the model do not reach in."""
-        return tensor.detach().clone().to(self._value)
+
+def _linear(part: nn.Module, value: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Map [H, C, width] and constant [C] of a part that is linear in heads [N, H, width]."""
+    zeros = value.new_zeros(1, value.size(1), width)
+    derivative = torch.autograd.functional.jacobian(part, zeros)[0, :, 0]  # [C, H, width]
+    return derivative.transpose(0, 1).cpu(), part(zeros)[0].to(zeros).cpu()
 
 
 def _union(nodes: list[np.ndarray], num_nodes: int) -> Tensor:
@@ -177,5 +164,5 @@ def _union(nodes: list[np.ndarray], num_nodes: int) -> Tensor:
 
 
 def _mapped(output_map: Tensor, sums: Tensor) -> Tensor:
-    """[H, C, c], [H, c] -> [H, C]."""
-    return torch.einsum("hoc,hc->ho", output_map, sums)
+    """[..., C, c], [..., c] -> [..., C]."""
+    return torch.einsum("...oc,...c->...o", output_map, sums)

@@ -6,7 +6,7 @@ so it is small even where a root reaches a large graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,23 +39,10 @@ class Rest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What the levels of a root share, so that none of them copies it: n nodes in all.
-
-    Attributes:
-        nodes: `[n]`, ascending.
-        values: `[H, n, c]`
-        attention: `[H, L, n]`, the shares of all levels; 0 where a node is not in a level.
-    """
-
-    nodes: Tensor
-    values: Tensor
-    attention: Tensor
-
-
-@dataclass(frozen=True)
 class Level:
     """A level of a rooted subtree, or all nodes for global attention.
+
+    The levels of a root share what they know of all nodes that it reaches, so that none copies it.
 
     Attributes:
         hop: k, or "global".
@@ -66,19 +53,20 @@ class Level:
     hop: int | str
     output_map: Tensor
     total: Tensor
-    _reached: Reached
-    _row: int
-    _places: Tensor
+    _shares: Tensor  # [H, reached], 0 for nodes of other levels only
+    _places: Tensor  # of this level's nodes among those reached
+    _reached: Tensor  # nodes of any level, ascending
+    _values: Tensor  # [H, reached, c]
 
     @property
     def nodes(self) -> Tensor:
         """The nodes of the level, ascending, [n]."""
-        return select(self._reached.nodes, self._places)
+        return select(self._reached, self._places)
 
     @property
     def attention(self) -> Tensor:
         """The share of each node, [n, H]; those of a head sum to 1, less what eps takes."""
-        return self._attention(self._places).t()
+        return select(self._shares, self._places).t()
 
     def contributions(self, cls: int) -> Tensor:
         """What each node adds to the logit of a class through each head, [n, H], signed."""
@@ -112,7 +100,7 @@ class Level:
         places = self._places[chosen]
         parts = self._contributions(places, self.output_map).transpose(0, 1)  # [count, H, C]
         shares = attention[chosen]
-        nodes = self._reached.nodes[places].tolist()
+        nodes = self._reached[places].tolist()
         sources = [Source(*source) for source in zip(nodes, shares, parts, strict=True)]
         others = len(key) - len(chosen)
         # By subtraction, so that shown and not shown are the whole to the last digit.
@@ -121,14 +109,10 @@ class Level:
             left, added = torch.zeros_like(left), torch.zeros_like(added)
         return sources, Rest(others, left, added)
 
-    def _attention(self, places: Tensor) -> Tensor:
-        """[p] -> [H, p]."""
-        return select(self._reached.attention[:, self._row], places)
-
     def _contributions(self, places: Tensor, maps: Tensor) -> Tensor:
         """Of some nodes to some classes: [p], [H, m, c] -> [H, p, m]."""
-        values = select(self._reached.values, places)
-        return self._attention(places)[..., None] * torch.bmm(values, maps.transpose(1, 2))
+        values, shares = select(self._values, places), select(self._shares, places)
+        return shares[..., None] * torch.bmm(values, maps.transpose(1, 2))
 
 
 def select(tensor: Tensor, places: Tensor) -> Tensor:
@@ -140,6 +124,7 @@ def select(tensor: Tensor, places: Tensor) -> Tensor:
     return tensor.index_select(axis, places)
 
 
+@dataclass(repr=False, eq=False)
 class Explanation:
     r"""Why a root has its logits: an exact sum, nothing estimated.
 
@@ -157,18 +142,13 @@ class Explanation:
         num_nodes: N of the graph.
     """
 
-    def __init__(
-        self,
-        root: int,
-        levels: list[Level],
-        bias: Tensor,
-        num_nodes: int,
-        walks: Walks,
-        reached: list[Reach],
-    ) -> None:
-        self.root, self.levels, self.bias, self.num_nodes = root, levels, bias, num_nodes
-        self._walks, self._reached = walks, reached
-        self._best: list[np.ndarray] = []
+    root: int
+    levels: list[Level]
+    bias: Tensor
+    num_nodes: int
+    _walks: Walks
+    _reached: list[Reach]
+    _best: list[np.ndarray] = field(default_factory=list, init=False)
 
     @cached_property
     def totals(self) -> Tensor:

@@ -1,46 +1,43 @@
 r"""How the levels of a subtree become one: AGGR over hops.
 
 Two kinds: a weighted sum over hops (`gpr`, `sum`) is handed to the operator as hop weights, so
-that the levels never exist side by side; `concat` and `attention` need all levels. One's own is a
-subclass of `HopAggregation`, and an instance of it is passed to the layer.
+that the levels never exist side by side; `concat` and `attention` need all levels.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
 
 from .. import _check
-from .heads import HeadGate, build_gate, check_part
+from .heads import GATES, HeadGate, NoGate
+from .parts import Part
 
 
-class HopAggregation(nn.Module, ABC):
+class HopAggregation(Part):
     """AGGR over the levels STA_0 .. STA_K of H heads of c channels.
 
     Attributes:
         width: channels per head that come out.
     """
 
-    width: int
+    sizes = ("hops", "heads", "channels")
 
     def __init__(self, hops: int, heads: int, channels: int) -> None:
         super().__init__()
         self.hops, self.heads, self.channels = hops, heads, channels
         self.width = channels
 
-    def reset_parameters(self) -> None:
-        """Nothing to reset unless an aggregation has parameters."""
-
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """Parameters that are not to be decayed: none, unless they weigh hops."""
         yield from ()
 
-    @abstractmethod
     def hop_weights(self) -> Tensor | None:
         """[K + 1, 1 or H] if this is a weighted sum; None if it needs the levels themselves."""
+        return None
 
     @abstractmethod
     def forward(self, levels: Tensor) -> Tensor:
@@ -60,9 +57,6 @@ class HopAggregation(nn.Module, ABC):
         Returns:
             `[K + 1, H, out_channels, c]`
         """
-
-    def extra_repr(self) -> str:
-        return f"hops={self.hops}"
 
 
 class _WeightedSum(HopAggregation):
@@ -114,9 +108,6 @@ class Concat(HopAggregation):
         super().__init__(hops, heads, channels)
         self.width = (hops + 1) * channels
 
-    def hop_weights(self) -> None:
-        return None
-
     def forward(self, levels: Tensor) -> Tensor:
         return levels.permute(1, 2, 0, 3).flatten(2)
 
@@ -138,9 +129,6 @@ class AttentionReadout(HopAggregation):
 
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.weight)
-
-    def hop_weights(self) -> None:
-        return None
 
     def beta(self, levels: Tensor) -> Tensor:
         """[K + 1, N, H, c] -> [K, N, H]."""
@@ -174,22 +162,26 @@ def build(
 ) -> tuple[HopAggregation, HeadGate]:
     """The aggregation and the gate of a layer: modules that are handed in if they fit, or by name.
 
-    Names mean what the paper combines: a single head has nothing to gate (see `build_gate`), and
+    Names mean what the paper combines: a single head has nothing to gate, and
     the plain gate is a table of hop weights itself, so beside it `"gpr"` is :class:`Sum`. A module
     that is handed in stays what it is.
     """
-    built_gate = build_gate(gate, hops, heads)
-    if not isinstance(aggregation, nn.Module):
-        kind = AGGREGATIONS[_check.known("aggregation", aggregation, AGGREGATIONS)]
-        if kind is GPR and gate == "plain" and heads > 1:
-            kind = Sum
-        return kind(hops, heads, channels), built_gate
-    sizes = {"hops": hops, "heads": heads, "channels": channels}
-    check_part("aggregation", aggregation, HopAggregation, **sizes)
-    weights = aggregation.hop_weights()
-    if weights is not None and weights.shape not in ((hops + 1, 1), (hops + 1, heads)):
+    shape, gates, kinds = (hops + 1, heads), GATES, AGGREGATIONS
+    if heads == 1:
+        gates = dict.fromkeys(GATES, NoGate)
+    elif gate == "plain":
+        kinds = {**AGGREGATIONS, "gpr": Sum}
+    built_gate = HeadGate.pick("gate", gate, gates, hops, heads)
+    built = HopAggregation.pick("aggregation", aggregation, kinds, hops, heads, channels)
+    table, weights = built_gate(), built.hop_weights()
+    if table.shape != shape:
+        raise ValueError(
+            f"a gate of {hops} hops and {heads} heads has shape {list(shape)}, "
+            f"this one gave {_check.shape(table)}"
+        )
+    if weights is not None and weights.shape not in ((hops + 1, 1), shape):
         raise ValueError(
             f"hop weights of {hops} hops and {heads} heads have shape [{hops + 1}, 1] or "
-            f"[{hops + 1}, {heads}], this aggregation gave {_check.shape(weights)}"
+            f"{list(shape)}, this aggregation gave {_check.shape(weights)}"
         )
-    return aggregation, built_gate
+    return built, built_gate

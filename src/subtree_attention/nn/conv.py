@@ -16,8 +16,9 @@ from .aggregation import build as build_aggregation
 from .everywhere import GlobalAttention
 from .everywhere import global_attention as attend_globally
 from .features import Features, as_features
-from .heads import HeadGate, HeadMix, SumMix, build_mix
-from .linear import Linear, check_dropout, check_in_channels, project
+from .heads import HEAD_MIXES, HeadGate, HeadMix, SumMix, per_head
+from .linear import Linear, project
+from .parts import reset_children
 
 
 class STAConv(nn.Module):
@@ -92,7 +93,6 @@ class STAConv(nn.Module):
         backend: str = "auto",
     ) -> None:
         super().__init__()
-        self.in_channels = check_in_channels(in_channels)
         self.out_channels = _check.integer("out_channels", out_channels, 1)
         self.hops = _check.integer("hops", hops, 0)
         self.heads = _check.integer("heads", heads, 1)
@@ -105,23 +105,25 @@ class STAConv(nn.Module):
         if not isinstance(global_attention, bool):
             raise TypeError(f"global_attention must be True or False, got {global_attention!r}")
         self.transition, self.self_loops, self.cached = transition, self_loops, cached
-        self.eps = ops.check_eps(eps)
+        self.eps, dropout = ops.check_eps(eps), _check.number("dropout", dropout, below=1)
         self.backend = _check.known("backend", backend, ["auto", *ops.backends.BACKENDS])
 
         self.feature_map = feature_maps.build(feature_map, self.key_channels)
         self.lin_query = Linear(in_channels, heads * self.key_channels, bias)
+        self.in_channels = self.lin_query.in_channels
         self.lin_key = Linear(in_channels, heads * self.key_channels, bias)
         self.lin_value = Linear(in_channels, heads * self.value_channels, bias)
         channels = self.value_channels
         self.aggregation, self.gate = build_aggregation(aggregation, gate, hops, heads, channels)
-        width, dropout = self.aggregation.width, check_dropout(dropout)
-        self.head_mix = build_mix(head_mix, heads, width, out_channels, dropout, bias)
+        sizes = heads, self.aggregation.width, out_channels
+        how = {"dropout": dropout, "bias": bias}
+        self.head_mix = HeadMix.pick("head_mix", head_mix, HEAD_MIXES, *sizes, **how)
         self.beside = GlobalAttention(channels, out_channels) if global_attention else None
         self._graph: Graph | None = None
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values; forgets a cached graph."""
-        _reset(self)
+        reset_children(self)
         self._graph = None
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
@@ -160,12 +162,19 @@ class STAConv(nn.Module):
             beside = self.beside(
                 attend_globally(query, key, value, batch, self.feature_map, self.eps, batch_size)
             )
-        out = self.head_mix(self.attend(query, key, value, graph))
-        out = out.to(value.dtype)  # the operator gives float32 at least
+        # The operator gives float32 at least.
+        out = self.head_mix(self.attend(query, key, value, graph)).to(value.dtype)
         out = out if beside is None else out + beside.to(out.dtype)
-        if return_attention_weights:
-            return out, (graph.edge_index, self._edge_attention(query, key, graph))
-        return out
+        if not return_attention_weights:
+            return out
+        if self.hops == 0:
+            raise ValueError("this layer has no first hop, so no attention weights along edges")
+        source, target = graph.edge_index
+        mass = graph.matrix(torch.float64).weight
+        shares = ops.roots.attention_of_pairs(
+            query, key, target, source, mass, self.feature_map, self.eps
+        )
+        return out, (graph.edge_index, shares)
 
     @torch.no_grad()
     def attention(
@@ -209,29 +218,9 @@ class STAConv(nn.Module):
         """STA aggregated over hops, [N, H, width]."""
         weights = self.hop_weights()
         out = ops.subtree_attention(
-            query,
-            key,
-            value,
-            graph,
-            self.hops,
-            weights,
-            feature_map=self.feature_map,
-            eps=self.eps,
-            backend=self.backend,
+            query, key, value, graph, self.hops, weights, self.feature_map, self.eps, self.backend
         )
-        if weights is not None:
-            return out
-        return self.aggregation(out * self.gate()[:, None, :, None])
-
-    def _edge_attention(self, query: Tensor, key: Tensor, graph: Graph) -> Tensor:
-        """The attention along every edge at hop 1, [E, H]."""
-        if self.hops == 0:
-            raise ValueError("this layer has no first hop, so no attention weights along edges")
-        source, target = graph.edge_index
-        mass = graph.matrix(torch.float64).weight
-        return ops.roots.attention_of_pairs(
-            query, key, target, source, mass, self.feature_map, self.eps
-        )
+        return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def _check_given_graph(self, graph: Graph, edge_weight: Tensor | None) -> None:
         if edge_weight is not None:
@@ -260,16 +249,4 @@ def _per_head(name: str, channels: int | None, out_channels: int, heads: int) ->
     """The width of a head: as given, or out_channels // heads."""
     if channels is not None:
         return _check.integer(name, channels, 1)
-    if heads > out_channels:
-        raise ValueError(
-            f"heads={heads} is more than out_channels={out_channels}, which leaves no channel for "
-            f"a head: use fewer heads or set {name}"
-        )
-    return out_channels // heads
-
-
-def _reset(module: nn.Module) -> None:
-    """Reset all parts, also those of a user's module that has no `reset_parameters` of its own."""
-    for part in module.children():
-        own = getattr(part, "reset_parameters", None)
-        own() if callable(own) else _reset(part)
+    return per_head("out_channels", out_channels, heads, f": use fewer heads or set {name}")

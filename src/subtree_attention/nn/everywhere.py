@@ -14,6 +14,7 @@ from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
 from ..ops import recurrence
 from .linear import Linear
+from .parts import reset_children
 
 
 def global_attention(
@@ -46,15 +47,21 @@ def global_attention(
     """
     ops.check_eps(eps)
     query, key, value, squeeze = ops.check_heads(query, key, value)
-    if batch is not None:
-        batch_size = check_batch(batch, len(value), batch_size)
+    graphs = 1 if batch is None else check_batch(batch, len(value), batch_size)
     with ops.full_precision(value):
         query, key, value, _ = ops.one_dtype(query, key, value, None)
+        query, key = ops.map_features(feature_map, query, key)
         if feature_maps.is_softmax(feature_map):
-            out = _softmax_attention(query, key, value, batch)
+            mask = None if batch is None else batch[:, None] == batch[None, :]
+            query, key, value = (t.transpose(0, 1) for t in (query, key, value))  # heads first
+            out = F.scaled_dot_product_attention(query, key, value, mask).transpose(0, 1)
+        elif batch is None:
+            state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
+            out = recurrence.quotient(torch.einsum("nhd,hde->nhe", query, state), eps)
         else:
-            query, key = ops.map_features(feature_map, query, key)
-            out = recurrence.quotient(_read(query, key, value, batch, batch_size), eps)
+            own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
+            state = own.new_zeros(graphs, *own.shape[1:]).index_add(0, batch, own)
+            out = recurrence.quotient(recurrence.read(query, state[batch]), eps)
     return out.squeeze(-2) if squeeze else out
 
 
@@ -77,31 +84,12 @@ class GlobalAttention(nn.Module):
 
     def reset_parameters(self) -> None:
         nn.init.ones_(self.weight)
-        if self.lin is not None:
-            self.lin.reset_parameters()
+        reset_children(self)
 
     def forward(self, heads: Tensor) -> Tensor:
         """What :func:`global_attention` gives, [N, H, c] -> [N, out_channels]."""
         out = heads.sum(1).to(self.weight.dtype)
         return self.weight * (out if self.lin is None else self.lin(out))
-
-    def per_head(self, heads: int, channels: int) -> Tensor:
-        """What each head is multiplied by on its way to the output, [H, out_channels, c]."""
-        widen = torch.eye(channels).to(self.weight) if self.lin is None else self.lin.weight
-        return (self.weight * widen).expand(heads, -1, -1)
-
-
-def _read(
-    query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None, batch_size: int | None
-) -> Tensor:
-    """Numerator and denominator of SA: -> [N, H, c + 1]."""
-    if batch is None:
-        state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
-        return torch.einsum("nhd,hde->nhe", query, state)
-    assert batch_size is not None  # comes with a batch, see check_batch
-    own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
-    state = own.new_zeros(batch_size, *own.shape[1:]).index_add(0, batch, own)
-    return recurrence.read(query, state[batch])
 
 
 def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
@@ -125,9 +113,3 @@ def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
     if batch.numel() and int(batch.min()) < 0:
         raise ValueError(f"batch holds the negative graph {int(batch.min())}")
     return int(batch.max()) + 1 if batch.numel() else 0
-
-
-def _softmax_attention(query: Tensor, key: Tensor, value: Tensor, batch: Tensor | None) -> Tensor:
-    mask = None if batch is None else batch[:, None] == batch[None, :]
-    query, key, value = (t.transpose(0, 1) for t in (query, key, value))  # heads first
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(0, 1)

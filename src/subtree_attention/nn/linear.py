@@ -36,11 +36,17 @@ class Linear(nn.Module):
         self, in_channels: int, out_channels: int, bias: bool = True, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.in_channels, self.out_channels = check_in_channels(in_channels), out_channels
-        self.dropout = check_dropout(dropout)
+        if isinstance(in_channels, tuple | list):
+            raise ValueError(
+                f"in_channels={in_channels!r}: bipartite layers are not supported, since subtree "
+                "attention walks within one set of nodes"
+            )
+        known = in_channels != -1
+        self.in_channels = _check.integer("in_channels", in_channels, 1) if known else -1
+        self.out_channels, self.dropout = out_channels, _check.number("dropout", dropout, below=1)
         self.weight = UninitializedParameter()
         self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
-        if in_channels != -1:
+        if known:
             self._make(in_channels)
 
     def _make(self, in_channels: int) -> None:
@@ -126,24 +132,3 @@ def _is_plain(lin: Any) -> bool:
         and not lin.dropout
         and not any(getattr(lin, name) for name in hooks)
     )
-
-
-def check_in_channels(in_channels: Any) -> int:
-    """Refuse what is neither a number of channels nor -1."""
-    if isinstance(in_channels, tuple | list):
-        raise ValueError(
-            f"in_channels={in_channels!r}: bipartite layers are not supported, since subtree "
-            "attention walks within one set of nodes"
-        )
-    if in_channels == -1:
-        return -1
-    return _check.integer("in_channels", in_channels, 1)
-
-
-def check_dropout(dropout: float) -> float:
-    """Refuse what is not a probability below 1."""
-    if isinstance(dropout, bool) or not isinstance(dropout, int | float):
-        raise TypeError(f"dropout must be a number, got {dropout!r}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
-    return float(dropout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +15,9 @@ from ..graph import Graph
 from ..ops.cuda import fills_gpu
 from .conv import STAConv
 from .features import Features, as_features
-from .linear import Linear, check_dropout
+from .heads import per_head
+from .linear import Linear
+from .parts import reset_children
 
 
 class STAGNN(nn.Module):
@@ -56,14 +57,14 @@ class STAGNN(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        self.dropout = check_dropout(dropout)
         self.lin = Linear(in_channels, hidden_channels, dropout=dropout)
+        self.dropout = self.lin.dropout
         self.conv = STAConv(
             hidden_channels,
             out_channels,
             hops,
             heads,
-            key_channels=key_channels(hidden_channels, heads),
+            key_channels=per_head("hidden_channels", hidden_channels, heads),
             value_channels=out_channels,
             dropout=dropout,
             eps=eps,
@@ -72,8 +73,7 @@ class STAGNN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values."""
-        self.lin.reset_parameters()
-        self.conv.reset_parameters()
+        reset_children(self)
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """The parameters that the paper does not decay: alpha, gates and alpha_T."""
@@ -125,14 +125,12 @@ def build(settings: Any, in_channels: int, out_channels: int) -> nn.Module:
     """The model that a configuration names, with fresh weights.
 
     Args:
-        settings: a dataclass with the `name` of a model; its other fields are the model's options.
+        settings: a dataclass whose class has the `name` of a model; its fields are the options.
         in_channels: columns of x.
         out_channels: number of logits.
     """
     builder = BUILDERS[_check.known("model", settings.name, BUILDERS)]
-    names = {field.name for field in dataclasses.fields(settings)} - {"name"}
-    options = {name: getattr(settings, name) for name in names}
-    return builder(in_channels=in_channels, out_channels=out_channels, **options)
+    return builder(in_channels=in_channels, out_channels=out_channels, **vars(settings))
 
 
 @contextmanager
@@ -147,23 +145,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def key_channels(hidden_channels: int, heads: int) -> int:
-    """Channels of a head's queries and keys: an equal share of the hidden ones, rounded down."""
-    _check.integer("hidden_channels", hidden_channels, 1)
-    _check.integer("heads", heads, 1)
-    if heads > hidden_channels:
-        raise ValueError(
-            f"heads={heads} is more than hidden_channels={hidden_channels}, which leaves no "
-            "channel for a head"
-        )
-    return hidden_channels // heads
-
-
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Groups for an optimiser: what a model names in `no_weight_decay()`, if it has that, is not
     decayed."""
-    named = getattr(model, "no_weight_decay", None)
-    kept = list(named()) if callable(named) else []
+    kept = list(getattr(model, "no_weight_decay", list)())
     ids = {id(parameter) for parameter in kept}
     decayed = [p for p in model.parameters() if id(p) not in ids]
     groups = [{"params": decayed, "weight_decay": weight_decay}]

@@ -1,0 +1,53 @@
+"""What the replaceable parts of a layer have in common: aggregations, gates and mixes of heads.
+
+A part of one's own is a subclass of their base, and an instance of it is passed to the layer.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from torch import nn
+
+from .. import _check
+
+
+class Part(nn.Module, ABC):
+    """A part of a layer, known by the `sizes` it was made for: names of its attributes."""
+
+    sizes: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def pick(
+        cls, what: str, given: Any, kinds: Mapping[str, type[Self]], *sizes: int, **rest: Any
+    ) -> Self:
+        """One by name, made with these sizes, or the module that is given if it fits them."""
+        if not isinstance(given, nn.Module):
+            return kinds[_check.known(what, given, kinds)](*sizes, **rest)
+        if not isinstance(given, cls):
+            name = type(given).__name__
+            raise TypeError(f"{what} must be a name or a {cls.__name__}, got {name}")
+        for name, size in zip(cls.sizes, sizes, strict=True):
+            made_for = getattr(given, name)
+            if made_for != size:
+                raise ValueError(
+                    f"this {what} ({type(given).__name__}) was made for {name}={made_for}, "
+                    f"but the layer has {name}={size}"
+                )
+        return given
+
+    def reset_parameters(self) -> None:
+        """Back to fresh initial values; whoever has parameters of its own says which."""
+        reset_children(self)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self, name)}" for name in self.sizes)
+
+
+def reset_children(module: nn.Module) -> None:
+    """Reset all inside, also what belongs to a module that has no `reset_parameters` of its own."""
+    for child in module.children():
+        own = getattr(child, "reset_parameters", None)
+        own() if callable(own) else reset_children(child)
