@@ -93,7 +93,7 @@ class LibraryAttention:
     def __init__(self, graph: Graph) -> None:
         size = (graph.num_nodes, graph.num_nodes)
         self.matrix, self.transpose = (
-            csr_tensor(*csr[:3], size) for csr in (graph.matrix(), graph.transpose())
+            csr_tensor(*csr, size) for csr in (graph.matrix(), graph.transpose())
         )
 
     def __call__(

@@ -120,7 +120,7 @@ def test_without_a_command_there_is_help_and_no_error(run: Callable[..., Outcome
 def test_a_reason_with_brackets_is_shown_whole(
     run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subtree_attention.ops.cpu._numba_problem", lambda: "needs [cpu]")
+    monkeypatch.setattr("subtree_attention.ops.kernels.cpu._numba_problem", lambda: "needs [cpu]")
     assert "needs [cpu]" in run("info")[1]
 
 

@@ -299,7 +299,7 @@ def test_data_moves_a_graph_along():
     assert data.to("meta").graph.device.type == "meta"
 
 
-def test_sparse_tensor_rows_are_targets(monkeypatch):
+def test_sparse_tensor_rows_are_targets():
     """The class itself may not be installed; this stands in for it."""
 
     class SparseTensor:
@@ -309,7 +309,82 @@ def test_sparse_tensor_rows_are_targets(monkeypatch):
         def sparse_sizes(self):
             return (3, 3)
 
-    monkeypatch.setattr("subtree_attention.graph.SparseTensor", SparseTensor)
     graph = Graph(SparseTensor(), transition=None)
     assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
     assert graph.matrix().weight.tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("transition", ["rw", "sym", "mean", None])
+@pytest.mark.parametrize("name", ["directed-weighted", "parallel-edges", "no-edges", "no-nodes"])
+def test_compressed_rows_are_the_same_graph(name, transition):
+    wanted = EDGES[name].graph(transition)
+    pattern = EDGES[name].graph(None)
+    rowptr, col, weight = pattern.matrix(torch.float64)
+    made = Graph.from_csr(rowptr, col, weight, transition)
+    assert repr(made) == repr(wanted)
+    assert_all_close([made.dense()], [wanted.dense()], 1e-7)  # weights came in float32
+    for one, other in ((made.matrix(), wanted.matrix()), (made.transpose(), wanted.transpose())):
+        assert torch.equal(one.rowptr, other.rowptr)
+        assert torch.equal(one.col, other.col)
+
+
+@pytest.mark.parametrize("transition", ["rw", None])
+def test_a_subgraph_is_the_graph_of_its_own_edges(transition):
+    edges, nodes = EDGES["directed-weighted"], torch.tensor([7, 2, 11, 3, 0])
+    adjacency = edges.dense()[nodes][:, nodes]
+    graph = edges.graph(transition)
+    part = graph.subgraph(nodes)
+    expected = _dense_transition(adjacency, transition)  # of the degrees within it
+    assert_all_close([part.dense()], [expected], FLOAT64_ERROR)
+    mask = torch.zeros(13, dtype=torch.bool).index_fill(0, nodes, True)
+    by_mask, sorted_nodes = graph.subgraph(mask), nodes.sort().values
+    assert torch.equal(by_mask.dense(), graph.subgraph(sorted_nodes).dense())
+    assert graph.subgraph(nodes[:0]).num_nodes == 0
+    assert edges.graph(self_loops=True).subgraph(nodes).dense().diagonal().all()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [([0, 13], "between 0 and 12, got 0 to 13"), ([-1], "got -1 to -1"), ([3, 3], "there twice")],
+)
+def test_nodes_that_make_no_subgraph_are_refused(nodes, message):
+    with pytest.raises(ValueError, match=message):
+        EDGES["directed-weighted"].graph().subgraph(torch.tensor(nodes))
+
+
+@pytest.mark.parametrize("name", list(EDGES))
+def test_to_scipy_is_the_matrix_with_parallel_edges_added_up(name):
+    graph = EDGES[name].graph()
+    matrix = graph.to_scipy()
+    assert_all_close([torch.from_numpy(matrix.toarray())], [graph.dense()], FLOAT64_ERROR)
+    assert matrix.has_canonical_format
+    assert matrix.nnz == int((graph.dense() != 0).sum())
+
+
+def _host_count(graph: Graph) -> tuple[torch.Tensor]:
+    made.append(graph)
+    return (torch.full((int(graph.matrix().rowptr[-1]),), 2.0),)
+
+
+made: list[Graph] = []
+
+
+def test_what_is_derived_from_a_graph_is_made_once_for_it_also_while_compiling():
+    made.clear()
+    graphs = [EDGES[name].graph() for name in ("directed", "parallel-edges")]
+
+    def total(graph: Graph, x: torch.Tensor) -> torch.Tensor:
+        return (x * graph.cached("count", _host_count)[0]).sum()
+
+    compiled, x = torch.compile(total, fullgraph=True, backend="aot_eager"), torch.ones(())
+    for graph in [*graphs, *graphs]:
+        assert float(compiled(graph, x)) == float(total(graph, x)) == 2 * graph.num_edges
+    assert made == graphs
+
+
+def test_a_graph_is_read_from_anything_with_edges():
+    class Dataset:
+        edge_index, edge_weight, num_nodes = EDGE, torch.tensor([1.0, 2, 3]), 4
+
+    wanted = Graph(EDGE, 4, Dataset.edge_weight, None)
+    assert torch.equal(Graph.from_data(Dataset(), transition=None).dense(), wanted.dense())

@@ -22,7 +22,7 @@ from experiments.attentions import (
 from experiments.bench import memory
 from experiments.bench.measure import TOLERANCE, Run, Version, relative_error
 from subtree_attention.graph import Graph
-from subtree_attention.ops import backends
+from subtree_attention.ops import backends, library
 
 OURS = "ours"
 ROUNDED = 3e-2
@@ -96,12 +96,12 @@ def exact(task: Task) -> list[Tensor]:
     """The outcome in float64."""
     if not memory.fits(6 * 8 * task.state_numbers(), task.graph.device):
         raise MemoryError
-    return task.outcome(partial(backends.run, backend="torch"), torch.float64)
+    return task.outcome(partial(library.run, backend="torch"), torch.float64)
 
 
 def our_version(task: Task, backend: str, checked: bool) -> Version:
     """Ours alone; without the check where float64 would take too long."""
-    attend = partial(backends.run, backend=backend)
+    attend = partial(library.run, backend=backend)
     captured = task.graph.device.type == "cuda"  # or small sizes would only show the host's part
     return _version(OURS, attend, task, exact(task) if checked else None, captured=captured)
 
@@ -109,15 +109,16 @@ def our_version(task: Task, backend: str, checked: bool) -> Version:
 def versions(task: Task, backend: str) -> list[Version]:
     """Ours first, then whatever else can run here."""
     make = partial(_version, task=task, truth=exact(task))
-    ours = partial(backends.run, backend=backend)
+    ours = partial(library.run, backend=backend)
     table = [make(OURS, ours)]
     if task.graph.device.type == "cuda":
         table.append(make("ours, captured", ours, captured=True))
     for name, other in backends.BACKENDS.items():
         if name != backend and not other.refusal(task.graph.device, torch.float32):
-            tolerance = ROUNDED if name == "cuda-bf16" else TOLERANCE
-            other_way = partial(backends.run, backend=name)
-            table.append(make(f"backend {name}", other_way, tolerance=tolerance))
+            table.append(make(f"backend {name}", partial(library.run, backend=name)))
+    if task.graph.device.type == "cuda":
+        rounded = partial(library.run, backend=backend, states="bfloat16")
+        table.append(make("ours, bfloat16 states", rounded, tolerance=ROUNDED))
     table.append(make("library products", LibraryAttention(task.graph)))
     needs = edge_tensor_bytes(task.graph, *task.channels)
     return [*table, make("edge-wise", EdgewiseAttention(task.graph), needs_bytes=needs)]

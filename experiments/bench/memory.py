@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from subtree_attention.ops import cpu
+from subtree_attention.ops.kernels import cpu
 
 T = TypeVar("T")
 

@@ -40,7 +40,8 @@ class _EluPlusOne(torch.autograd.Function):
 
 def elu(x: Tensor) -> Tensor:
     """elu(x) + 1, the paper's choice."""
-    return _EluPlusOne.apply(x)
+    asked = x.requires_grad and torch.is_grad_enabled()
+    return _EluPlusOne.apply(x) if asked else F.elu(x) + 1
 
 
 relu, softplus = F.relu, F.softplus  # max(x, 0); log(1 + exp(x)), smooth and positive everywhere

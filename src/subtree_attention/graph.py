@@ -6,14 +6,19 @@ compressed rows, built once; the operator needs nothing else of a graph.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
-from torch_geometric.typing import SparseTensor
 
 from . import _check
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+T = TypeVar("T")
 
 TRANSITIONS = {
     "rw": "A D^-1: a sender splits its mass over its (weighted) out-degree",
@@ -21,47 +26,29 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
-PIECES = 2048
-SHORTEST_PIECE, LONGEST_PIECE = 16, 128
-"""Rows are cut on a GPU where they have more than a `PIECES`th of all neighbours, within bounds."""
 
 
 class CSR(NamedTuple):
-    """A sparse matrix in compressed rows, as the backends take it.
+    """A sparse matrix in compressed rows.
 
-    Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row. `rows` and
-    `pieces` say how a GPU shares out the rows (see `schedule`).
+    Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row.
     """
 
     rowptr: Tensor
     col: Tensor
     weight: Tensor
-    rows: Tensor | None = None
-    pieces: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class _Pattern:
+class _Pattern(NamedTuple):
     """Where the entries of a matrix are, with the raw edge weights (None: all are 1)."""
 
     rowptr: Tensor
     col: Tensor
     edge_weight: Tensor | None
-    schedule: tuple[Tensor | None, Tensor | None]
-
-    def csr(self, weight: Tensor) -> CSR:
-        """The matrix with these entries, [E]."""
-        return CSR(self.rowptr, self.col, weight, *self.schedule)
 
     def rows(self) -> Tensor:
         """The row of each entry, [E]."""
         return csr_rows(self.rowptr, self.col.numel())
-
-    def to(self, device: torch.device, non_blocking: bool) -> _Pattern:
-        weight = _moved(self.edge_weight, device, non_blocking)
-        rowptr = self.rowptr.to(device, non_blocking=non_blocking)
-        col = self.col.to(device, non_blocking=non_blocking)
-        return _Pattern(rowptr, col, weight, schedule(rowptr))
 
 
 class Graph:
@@ -95,41 +82,65 @@ class Graph:
         transition: str | None = "rw",
         self_loops: bool = False,
     ) -> None:
+        if transition is not None:
+            _check.known("transition", transition, TRANSITIONS)
         with torch.inference_mode(False):  # a graph outlives the mode in which it was made
-            self._build(edge_index, num_nodes, edge_weight, transition, self_loops)
+            source, target, weight, implied = _read_adjacency(edge_index, edge_weight)
+            num_nodes = _count_nodes(source, target, num_nodes, implied)
+            _check_weights(weight, source, transition)
+            if self_loops:
+                source, target, weight = _add_self_loops(source, target, weight, num_nodes)
+            csr = _compressed(target, source, weight, num_nodes)
+            self._set(*csr, transition, self_loops)
 
     @classmethod
     def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
         """The graph of a `Dataset` or a PyG `Data`: its `edge_index` and `edge_weight` if it has
         one, or its `adj_t`, as `ToSparseTensor` makes it."""
-        if data.edge_index is None and getattr(data, "adj_t", None) is not None:
-            return cls(data.adj_t, data.num_nodes, None, transition, self_loops)
+        adj_t = getattr(data, "adj_t", None)
+        if data.edge_index is None and adj_t is not None:
+            return cls(adj_t, data.num_nodes, None, transition, self_loops)
         weight = getattr(data, "edge_weight", None)
         return cls(data.edge_index, data.num_nodes, weight, transition, self_loops)
 
-    def _build(
+    @classmethod
+    def from_csr(
+        cls,
+        rowptr: Tensor,
+        col: Tensor,
+        edge_weight: Tensor | None = None,
+        transition: str | None = "rw",
+    ) -> Graph:
+        """The graph of an adjacency in compressed rows, which nobody checks.
+
+        Args:
+            rowptr: `[N + 1]`; the entries of row i, which receives, are `rowptr[i]` to
+                `rowptr[i + 1]`.
+            col: `[E]`, the senders, ascending within a row. Parallel edges add up.
+            edge_weight: `[E]`, finite, and not negative with a transition.
+            transition: as in :class:`Graph`.
+        """
+        graph = object.__new__(cls)
+        with torch.inference_mode(False):
+            graph._set(rowptr, col, edge_weight, transition, False)
+        return graph
+
+    def _set(
         self,
-        edge_index: Any,
-        num_nodes: int | None,
-        edge_weight: Tensor | None,
+        rowptr: Tensor,
+        col: Tensor,
+        weight: Tensor | None,
         transition: str | None,
         self_loops: bool,
     ) -> None:
-        if transition is not None:
-            _check.known("transition", transition, TRANSITIONS)
-        source, target, weight, implied = _read_adjacency(edge_index, edge_weight)
-        self.num_nodes = _count_nodes(source, target, num_nodes, implied)
-        self.transition = transition
+        self.num_nodes, self.transition = rowptr.numel() - 1, transition
         self.self_loops = bool(self_loops)
-        _check_weights(weight, source, transition)
-        if self_loops:
-            source, target, weight = _add_self_loops(source, target, weight, self.num_nodes)
-
-        self._receive = _pattern(target, source, weight, self.num_nodes)
-        self._send = _pattern(source, target, weight, self.num_nodes)
+        dtype = index_dtype(self.num_nodes, col.numel())
+        self._receive = _Pattern(rowptr.to(dtype), col.to(dtype), weight)
+        rowptr, col, order = transposed(self._receive.rowptr, self._receive.col, self.num_nodes)
+        self._send = _Pattern(rowptr, col, None if weight is None else weight[order])
         self._source_scale, self._target_scale = self._scales()
-        self._weights: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
-        self._powers: dict[int, Any] = {}  # filled by ops.softmax
+        self._cache: dict[Hashable, Any] = {}
 
     @property
     def num_edges(self) -> int:
@@ -147,17 +158,59 @@ class Graph:
 
     def matrix(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A`, rows receive."""
-        return self._receive.csr(self._entries(dtype)[0])
+        return CSR(*self._receive[:2], self._entries(dtype)[0])
 
     def transpose(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A^T`, rows send."""
-        return self._send.csr(self._entries(dtype)[1])
+        return CSR(*self._send[:2], self._entries(dtype)[1])
 
     def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         r""":math:`\hat A` as a dense [N, N] matrix, for definitions and tests."""
         out = torch.zeros(self.num_nodes, self.num_nodes, dtype=dtype, device=self.device)
         source, target = self.edge_index
         return out.index_put_((target, source), self.matrix(dtype).weight, accumulate=True)
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        r""":math:`\hat A` in float64 and on the CPU; parallel edges are added up, zeros stay."""
+        import scipy.sparse
+
+        rowptr, col, weight = (t.cpu().numpy() for t in self.matrix(torch.float64))
+        size = (self.num_nodes, self.num_nodes)
+        matrix = scipy.sparse.csr_array((weight, col, rowptr), size, copy=True)
+        matrix.sum_duplicates()
+        return matrix
+
+    def subgraph(self, nodes: Tensor) -> Graph:
+        """The graph of some nodes and the edges between them, in the order in which they are given.
+
+        Node i of it is `nodes[i]`. The transition is the same kind, of the subgraph's own degrees:
+        an edge that leaves it counts no more. Loops that were added stay.
+
+        Args:
+            nodes: `[n]` different indices, or a mask `[N]`.
+        """
+        if nodes.dtype == torch.bool:
+            nodes = nodes.nonzero().flatten()
+        nodes = nodes.to(self.device).long()
+        if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < self.num_nodes:
+            raise ValueError(
+                f"nodes must be between 0 and {self.num_nodes - 1}, "
+                f"got {int(nodes.min())} to {int(nodes.max())}"
+            )
+        numbers = torch.arange(nodes.numel(), device=self.device)
+        place = torch.full((self.num_nodes,), -1, device=self.device)
+        place[nodes] = numbers
+        if not torch.equal(place[nodes], numbers):
+            raise ValueError("nodes must be different, but one is there twice")
+        source, target = place[self.edge_index]
+        inside = (source >= 0) & (target >= 0)
+        weight = self._receive.edge_weight
+        weight = None if weight is None else weight[inside]
+        part = object.__new__(Graph)
+        with torch.inference_mode(False):
+            csr = _compressed(target[inside], source[inside], weight, nodes.numel())
+            part._set(*csr, self.transition, self.self_loops)
+        return part
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
         """The same graph on another device; itself if it is there already."""
@@ -166,19 +219,36 @@ class Graph:
             device = torch.device("cuda", torch.cuda.current_device())
         if device == self.device:
             return self
+        move: Any = partial(_moved, device=device, non_blocking=non_blocking)
         moved = object.__new__(Graph)
         moved.num_nodes, moved.transition = self.num_nodes, self.transition
         moved.self_loops = self.self_loops
-        moved._receive = self._receive.to(device, non_blocking)
-        moved._send = self._send.to(device, non_blocking)
-        moved._source_scale = _moved(self._source_scale, device, non_blocking)
-        moved._target_scale = _moved(self._target_scale, device, non_blocking)
-        moved._weights, moved._powers = {}, {}
+        moved._receive = _Pattern(*map(move, self._receive))
+        moved._send = _Pattern(*map(move, self._send))
+        moved._source_scale = move(self._source_scale)
+        moved._target_scale = move(self._target_scale)
+        moved._cache = {}
         return moved
+
+    def cached(self, key: Hashable, make: Callable[[Graph], T]) -> T:
+        """`make(graph)`, made once: what somebody derives from a graph and wants to find again.
+
+        It may ask the host, also where `torch.compile` meets it first. `make` is a function of a
+        module, or a partial of one; the key says what it makes.
+        """
+        self._ensure(key, make)
+        return self._cache[key]
+
+    @torch.compiler.assume_constant_result  # so that a compiler calls it instead of tracing it
+    def _ensure(self, key: Hashable, make: Callable[[Graph], Any]) -> None:
+        if key not in self._cache:
+            # Kept for later calls, which may train: not as tensors of an inference mode.
+            with torch.inference_mode(False):
+                self._cache[key] = make(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles leave out what can be computed again."""
-        return {**self.__dict__, "_weights": {}, "_powers": {}}
+        return {**self.__dict__, "_cache": {}}
 
     def __repr__(self) -> str:
         return (
@@ -198,23 +268,12 @@ class Graph:
 
     def _entries(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The entries of the matrix and of its transpose, rounded once from float64."""
-        if dtype not in self._weights:
-            # Kept for later calls, which may train: not as tensors of an inference mode.
-            with torch.inference_mode(False):
-                receive = _scaled(self._receive, self._target_scale, self._source_scale)
-                send = _scaled(self._send, self._source_scale, self._target_scale)
-                self._weights[dtype] = (receive.to(dtype), send.to(dtype))
-        return self._weights[dtype]
+        return self.cached(("entries", dtype), partial(_entries, dtype=dtype))
 
 
 def index_dtype(*sizes: int) -> torch.dtype:
     """int32 where it can count that far."""
     return torch.int32 if max(sizes) <= INT32_MAX else torch.int64
-
-
-def scheduled(rowptr: Tensor, col: Tensor, weight: Tensor) -> CSR:
-    """A CSR matrix ready for any device."""
-    return CSR(rowptr, col, weight, *schedule(rowptr))
 
 
 def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
@@ -223,40 +282,14 @@ def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
     return torch.repeat_interleave(counts, output_size=entries)
 
 
-def schedule(rowptr: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """How a GPU shares out the rows of a CSR matrix, so that a hub does not stall the rest.
+def transposed(rowptr: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Row pointers and columns of a CSR matrix's transpose, and where its entries stand there.
 
-    Returns:
-        `rows` [R, 4], int32, the longest first: node, first entry, last entry + 1, 0; and `pieces`
-        [P, 2, 4] of the rows that are too long: node, first entry, last entry + 1, 0, and the
-        first piece of that row, how many it has, 0, 0. None, None elsewhere than on a GPU.
+    A stable sort: the columns of the transpose ascend, and parallel edges keep their order.
     """
-    return share_out(rowptr) if rowptr.is_cuda else (None, None)
-
-
-def share_out(rowptr: Tensor) -> tuple[Tensor, Tensor]:
-    """As `schedule`, on any device."""
-    if int(rowptr[-1]) > INT32_MAX:
-        raise ValueError(f"on a GPU a graph may have up to {INT32_MAX:,} edges")
-    start, stop = rowptr[:-1].long(), rowptr[1:].long()
-    degree = stop - start
-    piece = min(max(int(rowptr[-1]) // PIECES, SHORTEST_PIECE), LONGEST_PIECE)
-    short = (degree <= piece).nonzero().flatten()
-    short = short[degree[short].argsort(descending=True, stable=True)]
-    rows = [short, start[short], stop[short], torch.zeros_like(short)]
-
-    long = (degree > piece).nonzero().flatten()
-    # A row of n entries in pieces of sqrt(n): then adding up its pieces takes no longer than one.
-    length = degree[long].double().sqrt().ceil().long().clamp(min=piece)
-    count = (degree[long] + length - 1) // length
-    first = count.cumsum(0) - count
-    hub = torch.repeat_interleave(count)
-    nth = torch.arange(hub.numel(), device=hub.device) - first[hub]
-    begin = start[long][hub] + nth * length[hub]
-    end = torch.minimum(begin + length[hub], stop[long][hub])
-    zero = torch.zeros_like(hub)
-    pieces = [long[hub], begin, end, zero, first[hub], count[hub], zero, zero]
-    return torch.stack(rows, 1).int(), torch.stack(pieces, 1).int().view(-1, 2, 4)
+    senders, order = torch.sort(col, stable=True)
+    rows = csr_rows(rowptr, col.numel())
+    return _pointers(senders, num_columns).to(rowptr.dtype), rows[order].to(col.dtype), order
 
 
 def _read_adjacency(
@@ -265,7 +298,7 @@ def _read_adjacency(
     """Sources [E], targets [E], weights [E] or None, and the number of nodes it implies."""
     if isinstance(adjacency, Graph):
         raise TypeError("this is a Graph already: pass it on as it is")
-    if isinstance(adjacency, SparseTensor):
+    if hasattr(adjacency, "coo") and hasattr(adjacency, "sparse_sizes"):  # SparseTensor
         row, col, values = adjacency.coo()
         return _from_matrix(row, col, values, adjacency.sparse_sizes(), edge_weight)
     if isinstance(adjacency, Tensor):
@@ -325,9 +358,9 @@ def _from_matrix(
 
 def _count_nodes(source: Tensor, target: Tensor, num_nodes: int | None, implied: int | None) -> int:
     low, high = 0, -1
-    if source.numel():
-        low = int(torch.minimum(source.min(), target.min()))
-        high = int(torch.maximum(source.max(), target.max()))
+    if source.numel():  # one answer: on a GPU the host waits for each
+        ends = torch.stack([*source.aminmax(), *target.aminmax()]).tolist()
+        low, high = min(ends), max(ends)
     if low < 0:
         raise ValueError(f"edge_index holds the negative index {low}")
     if num_nodes is None:
@@ -366,14 +399,20 @@ def _add_self_loops(
     return torch.cat([source, loops]), torch.cat([target, loops]), weight
 
 
-def _pattern(row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int) -> _Pattern:
-    """Compress the rows; the order is canonical, so equal graphs give equal results."""
-    order = torch.argsort(row * max(num_nodes, 1) + col, stable=True)
-    rowptr = torch.zeros(num_nodes + 1, dtype=torch.long, device=row.device)
-    torch.cumsum(torch.bincount(row, minlength=num_nodes), dim=0, out=rowptr[1:])
-    dtype = index_dtype(num_nodes, row.numel())
-    rowptr, weight = rowptr.to(dtype), None if weight is None else weight[order]
-    return _Pattern(rowptr, col[order].to(dtype), weight, schedule(rowptr))
+def _compressed(
+    row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Row pointers, columns, weights; the order is canonical, so equal graphs are equal."""
+    size = max(num_nodes, 1)
+    places, order = torch.sort(row * size + col, stable=True)
+    rowptr = _pointers(places, num_nodes, size)
+    return rowptr, places % size, None if weight is None else weight[order]
+
+
+def _pointers(ascending: Tensor, num_rows: int, size: int = 1) -> Tensor:
+    """Where the entries of each row start, [rows + 1]; a row is `size` places."""
+    starts = torch.arange(num_rows + 1, dtype=ascending.dtype, device=ascending.device) * size
+    return torch.searchsorted(ascending, starts)
 
 
 def _degree(pattern: _Pattern) -> Tensor:
@@ -388,6 +427,13 @@ def _degree(pattern: _Pattern) -> Tensor:
 def _inverse(degree: Tensor) -> Tensor:
     """1 / degree, and 0 where the degree is 0: no edge, no division."""
     return torch.where(degree > 0, 1 / degree, torch.zeros_like(degree))
+
+
+def _entries(graph: Graph, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The entries of a graph's matrix and of its transpose, [E] each."""
+    source, target = graph._source_scale, graph._target_scale
+    receive, send = graph._receive, graph._send
+    return _scaled(receive, target, source).to(dtype), _scaled(send, source, target).to(dtype)
 
 
 def _scaled(pattern: _Pattern, row_scale: Tensor | None, col_scale: Tensor | None) -> Tensor:

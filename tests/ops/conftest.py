@@ -14,9 +14,9 @@ def device(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=[name for name in BACKENDS if name != "cuda-bf16"])
+@pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, device: str) -> str:
-    """Every backend that can run on that device, but not the one that rounds its states."""
+    """Every backend that can run on that device."""
     reason = BACKENDS[request.param].refusal(torch.device(device), torch.float32)
     if reason:
         pytest.skip(f"{request.param}: {reason}")

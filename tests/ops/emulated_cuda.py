@@ -1,4 +1,4 @@
-"""The CUDA backend without a GPU: its kernels written in plain torch, its host side as it is.
+"""The CUDA kernel without a GPU: its kernels written in plain torch, its host side as it is.
 
 What a kernel makes of its arguments is said here once more, slowly; which kernels are launched, on
 which columns and into which memory, is the real thing.
@@ -8,8 +8,7 @@ from contextlib import nullcontext
 
 import torch
 
-from subtree_attention import graph
-from subtree_attention.ops import cuda
+from subtree_attention.ops.kernels import cuda
 
 
 def emulate(monkeypatch) -> list[str]:
@@ -24,9 +23,7 @@ def emulate(monkeypatch) -> list[str]:
         KERNELS[kernel.name](dict(kernel.macros), **parts, **absent)
 
     monkeypatch.setattr(cuda, "_launch", launch)
-    monkeypatch.setattr(graph, "schedule", graph.share_out)
-    monkeypatch.setattr(cuda, "_beside", lambda device: nullcontext())
-    monkeypatch.setattr(cuda, "_join", lambda device: None)
+    monkeypatch.setattr(cuda, "_side_by_side", lambda device: nullcontext(nullcontext()))
     return launched
 
 

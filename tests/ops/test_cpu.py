@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from subtree_attention import subtree_attention
-from subtree_attention.ops import cpu
+from subtree_attention.ops.kernels import cpu
 from tests.ops.cases import FLOAT64_ERROR, assert_all_close, random_edges, random_inputs
 
 pytestmark = pytest.mark.skipif(cpu._numba_problem() is not None, reason="needs Numba")
@@ -52,12 +52,12 @@ def test_the_same_bits_with_any_number_of_threads(channels, limit, monkeypatch):
         assert all(torch.equal(a, b) for a, b in zip(result, results[0], strict=True))
 
 
-def test_states_are_kept_up_to_a_number_of_hops_and_of_bytes(monkeypatch):
-    key, value = torch.empty(10, 2, 8), torch.empty(10, 2, 5)
-    assert cpu.kept_shape(key, value, 4, 50) == (4, 10, 2, 6, 8)
-    assert cpu.kept_shape(key, value, cpu.KEPT_HOPS + 1, 50) == (cpu.KEPT_HOPS + 1, 10, 2, 6)
-    monkeypatch.setattr(cpu, "KEPT_BYTES", 4 * 10 * 2 * 6 * 8 * 4 - 1)
-    assert cpu.kept_shape(key, value, 4, 50) == (4, 10, 2, 6)
+def test_the_same_bits_wherever_the_memory_lies():
+    """A sum beside a store was vectorised or not by the distance of their arrays."""
+    first, elsewhere = outcome((8, 9), torch.float64), []
+    for size in range(120):
+        elsewhere.append(torch.empty(8 * size + 1))  # so that the next call gets other addresses
+        assert all(map(torch.equal, outcome((8, 9), torch.float64), first))
 
 
 def test_what_is_kept_survives_other_calls_and_a_second_backward():
@@ -95,7 +95,7 @@ def test_memory_is_used_again_and_let_go_beyond_the_limit(monkeypatch):
 def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):
     outcome((8, 5), torch.float32)
     assert cpu.compiled()
-    from subtree_attention.ops import _numba_kernels as kernels
+    from subtree_attention.ops.kernels import _numba_kernels as kernels
 
     class Elsewhere:
         cache_path = str(tmp_path)

@@ -4,9 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from subtree_attention import Graph, subtree_attention
-from subtree_attention.ops import backends, definition
+from subtree_attention.ops import backends, definition, library, walk
 from subtree_attention.ops.definition import kernel_similarity
 from tests.ops.cases import (
     EDGES,
@@ -118,10 +120,45 @@ def test_custom_ops_fulfil_their_contract_with_torch(device):
     graph = EDGES["directed"].graph(device=device)
     inputs = random_inputs(graph.num_nodes, hops=2).to(device)
     positive = [t.detach().exp().requires_grad_() for t in inputs.all()]
-    csr = (*graph.matrix(torch.float64), *graph.transpose(torch.float64))
     name = backends.choose("auto", graph.device, torch.float64)
-    kept = backends.BACKENDS[name].kept_shape(*positive[1:3], 2, graph.num_edges)
-    torch.library.opcheck(backends._forward, (*positive, *csr, 2, 1e-6, kept, name))
+    matrices = backends.BACKENDS[name].matrices(graph, torch.float64, both=True)
+    for keep in (walk.READOUTS, walk.STATES_TOO):
+        options = 2, 1e-6, name, "full", None, keep
+        torch.library.opcheck(library.forward, (*positive, *matrices, *options))
+
+
+class Seen(TorchDispatchMode):
+    """Notes the operators of this library that pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "subtree_attention":
+            self.names.append(func._opname)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_whoever_watches_sees_one_operator_each_way_and_the_same_bits(weighted, device, backend):
+    graph = EDGES["directed"].graph(device=device)
+    inputs = random_inputs(graph.num_nodes, hops=3 if weighted else None).to(device)
+    expected = run(inputs, graph, 3, backend=backend)
+    with Seen() as seen:
+        actual = run(inputs, graph, 3, backend=backend)
+    assert seen.names == ["forward", "backward"]
+    assert all(map(torch.equal, actual, expected))
+
+
+def test_fake_tensors_have_the_right_shapes():
+    graph, inputs = EDGES["directed"].graph(), random_inputs(EDGES["directed"].num_nodes)
+    graph.matrix(torch.float64), graph.transpose(torch.float64)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        query, key, value = (mode.from_tensor(t) for t in inputs.all())
+        out = subtree_attention(query, key, value, graph, 2)
+        assert out.shape == (3, *value.shape)
+        assert torch.autograd.grad(out.sum(), query)[0].shape == query.shape
 
 
 def test_double_backward_is_refused_in_words():

@@ -201,7 +201,7 @@ class TestOnAGPU:
 
     def test_evaluation_beside_or_before_the_gradients_makes_no_difference(self, data, monkeypatch):
         beside = make(data, "cuda")
-        monkeypatch.setattr("subtree_attention.ops.cuda.FILLING_BYTES", 0)
+        monkeypatch.setattr("subtree_attention.ops.kernels.cuda.FILLING_BYTES", 0)
         before = make(data, "cuda")
         assert beside.lane.side is not beside.lane.main
         assert before.lane.side is before.lane.main

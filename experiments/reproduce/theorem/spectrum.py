@@ -59,12 +59,6 @@ def stationary(component: Graph) -> Tensor:
     return degree / degree.sum()
 
 
-def transitions(graph: Graph) -> scipy.sparse.csr_array:
-    """The transition matrix [N, N], float64, rows receive."""
-    rowptr, col, weight = (t.numpy() for t in graph.matrix(torch.float64)[:3])
-    return scipy.sparse.csr_array((weight, col, rowptr), (graph.num_nodes, graph.num_nodes))
-
-
 # ------------------------------------------------------------------------------------ eigenvalues
 
 
@@ -83,7 +77,7 @@ def extreme_eigenvalues(component: Graph) -> Spectrum:
     """lambda_2 and lambda_N of A_sym, which has the eigenvalues of A_rw."""
     from threadpoolctl import threadpool_limits
 
-    matrix = transitions(Graph(component.edge_index, component.num_nodes, transition="sym"))
+    matrix = Graph(component.edge_index, component.num_nodes, transition="sym").to_scipy()
     with threadpool_limits(limits=1, user_api="blas"):  # the same sums in the same order
         if component.num_nodes <= DENSE_UP_TO:
             values, vectors = np.linalg.eigh(matrix.toarray())  # ascending

@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from experiments.reproduce.theorem.spectrum import Spectrum, stationary, transitions
+from experiments.reproduce.theorem.spectrum import Spectrum, stationary
 from subtree_attention.graph import Graph
 from subtree_attention.nn.everywhere import global_attention
 from subtree_attention.ops import map_features, recurrence
@@ -64,7 +64,7 @@ def walk_curve(component: Graph, starts: list[int], cap: int, floor: float) -> C
         away = np.abs(walked - pi)
         return {"sum": away.sum(0).max(), "entry": away.max(), "relative": (away / pi).max()}
 
-    return _curve(transitions(component), columns, cap, distances, ("relative", floor))
+    return _curve(component.to_scipy(), columns, cap, distances, ("relative", floor))
 
 
 def attention_curve(component: Graph, cap: int, floor: float, seed: int) -> Curve:
@@ -80,7 +80,7 @@ def attention_curve(component: Graph, cap: int, floor: float, seed: int) -> Curv
         return {"largest": distance.max(), "median": distance.median()}
 
     block = state.flatten(1).numpy()
-    return _curve(transitions(component), block, cap, distances, ("largest", floor))
+    return _curve(component.to_scipy(), block, cap, distances, ("largest", floor))
 
 
 def _curve(

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
 from ..graph import Graph
 
@@ -38,10 +37,7 @@ class Walks:
     """
 
     def __init__(self, graph: Graph) -> None:
-        rowptr, col, weight = (t.cpu().numpy() for t in graph.matrix(torch.float64)[:3])
-        size = (graph.num_nodes, graph.num_nodes)
-        self.matrix = sp.csr_array((weight, col, rowptr), size, copy=True)
-        self.matrix.sum_duplicates()
+        self.matrix = graph.to_scipy()
         self.matrix.eliminate_zeros()
 
     @cached_property

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _check
-from ..graph import CSR, csr_rows, index_dtype, scheduled
+from ..graph import CSR, index_dtype, transposed
 from ..ops import backends
 
 
@@ -22,18 +22,18 @@ class SparseFeatures:
 
     Args:
         x: `[N, channels]`, `torch.sparse_csr`.
-        transposed: also prepare for gradients.
+        both: also prepare the transpose, for gradients.
 
     Attributes:
         tensor: x itself, for layers that know tensors only.
     """
 
-    def __init__(self, x: Tensor, transposed: bool = True) -> None:
+    def __init__(self, x: Tensor, both: bool = True) -> None:
         self.tensor, self.shape, self.dtype, self.device = x, x.shape, x.dtype, x.device
         index = index_dtype(*x.shape, x.values().numel())
         csr = x.crow_indices().to(index), x.col_indices().to(index), x.values().detach()
-        self.matrix = scheduled(*csr)
-        self._transpose = self._transposed() if transposed else None
+        self.matrix = backends.prepared(CSR(*csr))
+        self._transpose = self._transposed() if both else None
 
     def size(self, dim: int) -> int:
         return self.shape[dim]
@@ -51,14 +51,11 @@ class SparseFeatures:
         transpose, order = self._transpose or self._transposed()
         return SparseProduct.apply(dense, matrix, transpose._replace(weight=values[order]))
 
-    def _transposed(self) -> tuple[CSR, Tensor]:
+    def _transposed(self) -> tuple[backends.Matrix, Tensor]:
         """The transpose, and where its entries stand in the matrix."""
         rowptr, col, weight = self.matrix[:3]
-        order = torch.argsort(col, stable=True)
-        counts = torch.bincount(col, minlength=self.shape[1])
-        starts = F.pad(counts.cumsum(0), (1, 0)).to(col.dtype)
-        rows = csr_rows(rowptr, col.numel()).to(col.dtype)
-        return scheduled(starts, rows[order].contiguous(), weight[order]), order
+        starts, rows, order = transposed(rowptr, col, self.shape[1])
+        return backends.prepared(CSR(starts, rows, weight[order])), order
 
 
 Features: TypeAlias = Tensor | SparseFeatures
@@ -84,14 +81,16 @@ def as_features(x: Any) -> Features:
         )
     if x.requires_grad:
         raise ValueError("sparse x gets no gradient, since features are data: pass x.detach()")
-    return SparseFeatures(x, transposed=torch.is_grad_enabled())
+    return SparseFeatures(x, both=torch.is_grad_enabled())
 
 
 class SparseProduct(torch.autograd.Function):
     """CSR times dense with a gradient for the dense factor: the features are data."""
 
     @staticmethod
-    def forward(ctx: Any, dense: Tensor, matrix: CSR, transpose: CSR) -> Tensor:
+    def forward(
+        ctx: Any, dense: Tensor, matrix: backends.Matrix, transpose: backends.Matrix
+    ) -> Tensor:
         ctx.transpose = transpose
         return backends.product(matrix, dense)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .. import _check
 from ..graph import Graph
-from ..ops.cuda import fills_gpu
+from ..ops.kernels.cuda import fills_gpu
 from .conv import STAConv
 from .features import Features, as_features
 from .heads import per_head

@@ -1,7 +1,7 @@
 """The operator: subtree attention over all hops, and the attention of a single root.
 
-`subtree_attention` checks its inputs, applies the feature map and hands over to a backend
-(`backends.py`) or, for the softmax similarity, to the exact evaluation (`softmax.py`). Every
+`subtree_attention` checks its inputs, applies the feature map and hands over to the walk
+(`library.py`) or, for the softmax similarity, to the exact evaluation (`softmax.py`). Every
 way of computing it is tested against `definition.py`. The maths is in README.md.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
 from ..graph import Graph
-from . import backends, recurrence, roots, softmax
+from . import backends, library, recurrence, roots, softmax, walk
 from .inputs import (
     check_eps,
     check_graph,
@@ -25,7 +25,6 @@ from .inputs import (
 )
 from .roots import arrivals
 
-SIMILARITIES = ("softmax",)
 __all__ = [
     "arrivals",
     "attention",
@@ -51,6 +50,8 @@ def subtree_attention(
     feature_map: str | FeatureMap = "elu",
     eps: float = 1e-6,
     backend: str = "auto",
+    states: str = "full",
+    state_bytes: int | None = None,
 ) -> Tensor:
     r"""Subtree attention: every node attends to each level of the subtree rooted at it.
 
@@ -82,23 +83,31 @@ def subtree_attention(
         eps: added to every denominator. With 0 the result is still defined everywhere: where no
             walk arrives it is 0.
         backend: `"auto"`, or a name from `ops.backends.BACKENDS`.
+        states: `"full"`, or `"bfloat16"` to round what walks between hops: on a GPU that is half
+            the traffic, with errors of about 1e-3.
+        state_bytes: two states, which a walk needs, may take so many bytes; heads, and then value
+            columns of a head, walk one after the other as far as that asks for. None: all at once.
 
     Returns:
         `[K + 1, N, H, c]`, or `[N, H, c]` with `hop_weights`; without H if the inputs have none.
     """
     _check.integer("hops", hops, 0)
     check_eps(eps)
+    if state_bytes is not None:
+        _check.integer("state_bytes", state_bytes, 1)
     check_graph(graph)
     query, key, value, squeeze = check_heads(query, key, value, graph)
     hop_weights = check_hop_weights(hop_weights, hops, value.size(1))
     with full_precision(value):
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
+        walk.check_states(states, value.device, value.dtype)
         query, key = map_features(feature_map, query, key)
         if feature_maps.is_softmax(feature_map):
             out = softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
         else:
             chosen = backends.choose(backend, value.device, value.dtype)
-            out = backends.run(query, key, value, hop_weights, graph, hops, eps, chosen)
+            options = graph, hops, eps, chosen, states, state_bytes
+            out = library.run(query, key, value, hop_weights, *options)
     return out.squeeze(-2) if squeeze else out
 
 

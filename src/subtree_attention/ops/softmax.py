@@ -9,15 +9,19 @@ features (`feature_maps.SoftmaxFeatures`) approximate it at the cost of a walk.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..graph import CSR, Graph, csr_rows
 from . import recurrence, roots
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 MAX_ENTRIES = 50_000_000
 """Most non-zeros that the powers of A may have in all (16 bytes each)."""
@@ -35,7 +39,7 @@ def softmax_attention(
     hops: int,
     eps: float,
 ) -> Tensor:
-    """STA_0 .. STA_K with softmax similarity; shapes as in `backends.Backend.forward`."""
+    """STA_0 .. STA_K with softmax similarity; shapes as in `walk.forward`."""
     levels = _levels(query, key, value, graph, hops, eps)
     if hop_weights is None:
         return torch.stack(list(levels))
@@ -50,29 +54,24 @@ def _levels(
 ) -> Iterator[Tensor]:
     """STA_0 .. STA_K, [N, H, c] each, one after the other."""
     yield value
-    for power in powers(graph, hops):
-        rowptr, col, weight = (t.to(graph.device) for t in power[:3])
+    for walked in [power(graph, hop, hops) for hop in range(1, hops + 1)]:
+        arrays = (walked.indptr, walked.indices, walked.data)
+        rowptr, col, weight = (torch.from_numpy(array).to(graph.device) for array in arrays)
         yield _level(query, key, value, CSR(rowptr, col, weight.to(value)), eps)
 
 
-def powers(graph: Graph, hops: int) -> list[CSR]:
-    """A^1 .. A^K in float64 on the CPU, each built once per graph."""
-    cache: dict[int, sp.csr_array] = graph._powers
-    if hops >= 1 and 1 not in cache:
-        rowptr, col, weight = (t.cpu().numpy() for t in graph.matrix(torch.float64)[:3])
-        size = (graph.num_nodes, graph.num_nodes)
-        first = sp.csr_array((weight, col, rowptr), size, copy=True)
-        first.sum_duplicates()
+def power(graph: Graph, hop: int, hops: int) -> sp.csr_array:
+    """A^hop in float64 on the CPU, built once per graph; `hops` are those that are asked for."""
+    return graph.cached(("power", hop), partial(_power, hop=hop, hops=hops))
+
+
+def _power(graph: Graph, hop: int, hops: int) -> sp.csr_array:
+    if hop == 1:
+        first = graph.to_scipy()
         _refuse_beyond_budget(first.nnz, 1, hops)
-        cache[1] = first
-    for hop in range(2, hops + 1):
-        if hop not in cache:
-            used = sum(cache[h].nnz for h in range(1, hop))
-            cache[hop] = _next_power(cache[1], cache[hop - 1], used, hop, hops)
-    return [
-        CSR(*(torch.from_numpy(a) for a in (cache[h].indptr, cache[h].indices, cache[h].data)))
-        for h in range(1, hops + 1)
-    ]
+        return first
+    lower = [power(graph, below, hops) for below in range(1, hop)]
+    return _next_power(lower[0], lower[-1], sum(p.nnz for p in lower), hop, hops)
 
 
 def _next_power(
@@ -80,6 +79,8 @@ def _next_power(
 ) -> sp.csr_array:
     """first @ last by blocks of rows, so that a refusal comes before the memory is full."""
     reach = first.astype(bool).astype(np.int64) @ np.diff(last.indptr)  # most entries of each row
+    import scipy.sparse as sp
+
     blocks, entries, start = [], used, 0
     for stop in _blocks(np.minimum(reach, last.shape[1]), BLOCK_ENTRIES * 16):
         blocks.append(first[start:stop] @ last)

@@ -20,8 +20,8 @@ import torch
 from .. import datasets, io
 from ..config import Config
 from ..datasets import Dataset, as_dataset
-from ..ops import cpu
 from ..ops.backends import choose
+from ..ops.kernels import cpu
 from ..runs import folder as files
 from ..runs.environment import environment
 from ..runs.folder import RunResult

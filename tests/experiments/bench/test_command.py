@@ -12,7 +12,7 @@ import torch
 from experiments import bench
 from experiments.attentions import EdgewiseAttention
 from experiments.bench import memory, scaling
-from subtree_attention.ops import backends
+from subtree_attention.ops import library
 from tests.experiments.pictures import Picture
 
 ROOT = Path(__file__).parents[3]
@@ -81,13 +81,13 @@ def test_a_wrong_version_is_named_with_its_error_and_the_command_fails(
 
 @pytest.mark.usefixtures("quick")
 def test_ours_is_refused_too_if_it_is_wrong(run_experiments, monkeypatch):
-    right = backends.run
+    right = library.run
 
     def wrong(*args, **kwargs):
         out = right(*args, **kwargs)
         return out if out.dtype == torch.float64 else out + 1
 
-    monkeypatch.setattr(backends, "run", wrong)
+    monkeypatch.setattr(library, "run", wrong)
     code, _, err = run_experiments(*TINY)
     assert code == 1
     assert "ours (operator)" in err

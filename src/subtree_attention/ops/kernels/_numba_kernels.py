@@ -206,8 +206,11 @@ def _quotient_backward(heads, width, grad, readout, eps, scale, row, grad_readou
         r, g = (row * heads + h) * width, (row * heads + h) * (width - 1)
         share = _share(1, readout[r + width - 1] + eps)
         product = 0 * share
+        # A loop of its own: beside a store, whether the sum is vectorised, and so in which order it
+        # adds, would hang on where the arrays happen to lie.
         for e in range(width - 1):
             product += grad[g + e] * (readout[r + e] * share)
+        for e in range(width - 1):
             grad_readout[r + e] = scale[h] * grad[g + e] * share
         grad_readout[r + width - 1] = -scale[h] * product * share
         products[row * heads + h] = product
@@ -293,7 +296,7 @@ def walk_and_read(
     """new = A old, readout = q new, out (+)= the hop's level times scale."""
     heads, width, size = shape
     nodes, total, counter = len(rowptr) - 1, heads * width * size, np.zeros(1, np.int64)
-    each = len(new) == len(old)  # room for the state of every node, or of one per thread
+    each = len(new) == nodes * total  # room for the state of every row, or of one per thread
     for worker in prange(workers):
         first = _take(counter)
         while first < nodes:
@@ -309,7 +312,7 @@ def walk_and_read(
 def walk_for_query(workers, shape, rowptr, col, weight, old, new, hop):
     """new = A old, grad_query += new dR."""
     nodes, total, counter = len(rowptr) - 1, shape[0] * shape[1] * shape[2], np.zeros(1, np.int64)
-    each = len(new) == len(old)  # as in `walk_and_read`
+    each = len(new) == nodes * total  # as in `walk_and_read`
     for worker in prange(workers):
         first = _take(counter)
         while first < nodes:

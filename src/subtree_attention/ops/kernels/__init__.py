@@ -1,0 +1,202 @@
+"""Kernels do one hop of one block of states; the loops over hops are `walk.py`'s.
+
+A kernel is a class. Its class side says where it can run, what its matrices are made of and what it
+can keep; an object of it is one forward or one backward pass over some heads and value columns.
+States are the kernel's own affair, but for their first axis: a row for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...graph import CSR, Graph
+
+Exchange = Callable[[Tensor], Tensor]
+"""From rows that a partition owns to the columns that its matrix needs: [R, ...] -> [C, ...]."""
+
+Place = Callable[[int], Any]
+"""Room for the state of a hop."""
+
+
+class Sizes(NamedTuple):
+    """N nodes, H heads of d key channels and e = c + 1 columns, K hops; bytes of a number, and of a
+    number in a state."""
+
+    nodes: int
+    heads: int
+    channels: int
+    columns: int
+    hops: int
+    item: int
+    state_item: int
+
+    @staticmethod
+    def of(key: Tensor, value: Tensor, hops: int, state_dtype: torch.dtype) -> Sizes:
+        nodes, heads, channels = key.shape
+        items = value.element_size(), state_dtype.itemsize
+        return Sizes(nodes, heads, channels, value.size(2) + 1, hops, *items)
+
+    @property
+    def readouts(self) -> int:
+        """Numbers that are read out in a hop: N H e."""
+        return self.nodes * self.heads * self.columns
+
+    def part(self, heads: slice, values: slice) -> Sizes:
+        """Of some heads and value columns, which bring a column of ones of their own."""
+        columns = values.stop - values.start + 1
+        return self._replace(heads=heads.stop - heads.start, columns=columns)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What the operator is applied to; `query` and `key` are phi(q), phi(k) >= 0.
+
+    Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None; all but
+    the weights are contiguous. `state_dtype` is what states are rounded to between hops.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    hop_weights: Tensor | None
+    hops: int
+    eps: float
+    state_dtype: torch.dtype
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return Sizes.of(self.key, self.value, self.hops, self.state_dtype)
+
+    def part(self, heads: slice, values: slice) -> Operands:
+        """The operator on some heads and value columns."""
+        return replace(
+            self,
+            query=self.query[:, heads].contiguous(),
+            key=self.key[:, heads].contiguous(),
+            value=self.value[:, heads, values].contiguous(),
+            hop_weights=None if self.hop_weights is None else self.hop_weights[:, heads],
+        )
+
+
+class Kept(NamedTuple):
+    """What the forward pass leaves for the backward pass: states, and read-outs [K, N, H, e]."""
+
+    states: Tensor | None = None
+    readouts: Tensor | None = None
+
+
+class Kernel:
+    """One pass over some heads and value columns, in steps that `walk.py` calls in this order:
+
+    forward: `first` and `step` of each hop, for each of `blocks`; `finish`.
+    backward: `turn`; inside `two_walks`, for each of `blocks`, `first` and `step_for_query` of each
+    hop, or `read_kept` for those whose states are kept; `turn_back`; for each of `blocks`,
+    `last_gradient`, `step_back` of each hop from K - 1 down to 1, `home`; `gradients`.
+
+    A step takes the state on the columns of its matrix, room for the new one (None where nobody
+    will ask for it) and the hop, and returns the state on the rows.
+    """
+
+    summary: ClassVar[str]
+    """One line for `sta info`."""
+
+    states_hold_readouts: ClassVar[bool] = False
+    """Whether kept states make kept read-outs unnecessary."""
+
+    @staticmethod
+    def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
+        """Why it cannot run there, if it cannot."""
+        return None
+
+    @staticmethod
+    def matrices(graph: Graph, dtype: torch.dtype, both: bool) -> tuple[list[Tensor], list[Tensor]]:
+        """The tensors that A is made of, and its transpose's if both are asked for."""
+        return [*graph.matrix(dtype)], [*graph.transpose(dtype)] if both else []
+
+    @staticmethod
+    def matrix(tensors: Sequence[Tensor]) -> Any:
+        """A matrix of such tensors, as the steps take it."""
+        return CSR(*tensors)
+
+    @staticmethod
+    def kept_hops(hops: int) -> range:
+        """The hops whose states can be kept for the backward pass."""
+        return range(0)
+
+    @staticmethod
+    def most_kept_bytes(sizes: Sizes, num_edges: int) -> float:
+        """Up to how many bytes of states keeping them is faster than walking again."""
+        return 0
+
+    @staticmethod
+    def empty(numbers: int, like: Tensor) -> Tensor:
+        """Memory for what is kept, flat."""
+        return like.new_empty(numbers)
+
+    def __init__(self, operands: Operands, kept: Kept) -> None:
+        self.operands, self.kept = operands, kept
+
+    def blocks(self, matrix: Any) -> Iterable[Any]:
+        """Columns of the states that walk together, each with the methods from here to `home`."""
+        return [self]
+
+    def room(self) -> Any:
+        """Room for a state, if it takes any."""
+        return None
+
+    def kept_state(self, hop: int) -> Any:
+        """The state of a hop where it is kept."""
+        raise NotImplementedError
+
+    def first(self, exchange: Exchange, place: Place) -> Any:
+        """S_0 on the columns of the matrix, or None for its factors."""
+        raise NotImplementedError
+
+    def step(self, matrix: Any, old: Any, new: Any, hop: int) -> Any:
+        """S_m = A S_(m-1), read out."""
+        raise NotImplementedError
+
+    def finish(self) -> Tensor:
+        """The weighted sum over hops [N, H, c], or all levels [K + 1, N, H, c] without weights."""
+        raise NotImplementedError
+
+    def turn(self, grad: Tensor) -> None:
+        """Take the gradient of the output."""
+        raise NotImplementedError
+
+    def two_walks(self, matrix: Any) -> AbstractContextManager[AbstractContextManager[Any]]:
+        """Around both walks of the backward pass; gives a context for the first one."""
+        return nullcontext(nullcontext())
+
+    def step_for_query(self, matrix: Any, old: Any, new: Any, hop: int) -> Any:
+        """S_m = A S_(m-1), dq += S_m dR_m."""
+        raise NotImplementedError
+
+    def read_kept(self) -> None:
+        """dq += S_m dR_m of the kept states, unless it is added on the way back."""
+
+    def turn_back(self) -> None:
+        """The first walk is done."""
+
+    def last_gradient(self, exchange: Exchange, place: Place) -> Any:
+        """G_K = q (x) dR_K on the columns of the transpose, or None for its factors."""
+        raise NotImplementedError
+
+    def step_back(self, transpose: Any, old: Any, new: Any, hop: int) -> Any:
+        """G_m = A^T G_(m+1) + q (x) dR_m."""
+        raise NotImplementedError
+
+    def home(self, transpose: Any, old: Any) -> None:
+        """dS_0 = A^T G_1, and the gradients of keys and values of it."""
+        raise NotImplementedError
+
+    def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Of query, key, value and hop weights (None without weights)."""
+        raise NotImplementedError

@@ -1,0 +1,285 @@
+"""The Numba kernel: read-outs and gradients fused into the walk, for the CPU.
+
+One pass over the state per hop instead of several. Numba is imported at the first call; its machine
+code is kept on disk, so only the very first run compiles (`_numba_kernels.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Sequence
+from functools import cache, cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import Exchange, Kept, Kernel, Operands, Place, Sizes
+
+KEPT_BYTES = 2**28
+"""Training keeps the states if they take no more bytes than these; otherwise the read-outs."""
+
+POOL_BYTES = 2**29
+"""Memory of states that is held for the next call."""
+
+ALIGNMENT = 64
+"""Where rows of a state start: a cache line, so that a vector never lies across two."""
+
+
+class Pool:
+    """Memory for states, used again when nobody holds it any more.
+
+    Fresh memory costs page faults that take longer than a hop.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[np.ndarray]] = {}  # by bytes
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+        """An empty tensor of that shape; its memory comes back when the tensor is gone."""
+        count = math.prod(shape) * dtype.itemsize
+        try:
+            memory = self._free[count].pop()
+        except (KeyError, IndexError):
+            memory = np.empty(count + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
+        start = -memory.ctypes.data % ALIGNMENT
+        view = memory[start : start + count].view(dtype).reshape(shape)
+        weakref.finalize(view, self._give, count, memory).atexit = False
+        return torch.from_numpy(view)  # the tensor's storage holds the view
+
+    def _give(self, count: int, memory: np.ndarray) -> None:
+        if self.free_bytes() + count > POOL_BYTES:
+            self.clear()
+        if count <= POOL_BYTES:
+            self._free.setdefault(count, []).append(memory)
+
+    def free_bytes(self) -> int:
+        """What is held and not in use."""
+        return sum(count * len(held) for count, held in list(self._free.items()))
+
+    def clear(self) -> None:
+        """Let go of what is not in use."""
+        self._free.clear()
+
+
+POOL = Pool()
+Matrix = tuple[np.ndarray, ...]
+"""Row pointers, columns and weights."""
+
+
+@cache
+def _numba_problem() -> str | None:
+    """Why Numba cannot be used, if it cannot; asked when a CPU backend is first needed."""
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        return f"Numba cannot be imported ({error}): pip install 'subtree-attention[cpu]'"
+    return None
+
+
+def compiled() -> bool:
+    """Whether the kernels lie on disk: if not, the first training step compiles them."""
+    from . import _numba_kernels as kernels
+
+    folder = Path(kernels.walk_home.stats.cache_path or "")  # the last kernel that a step needs
+    return any(folder.glob(f"{kernels.__name__.rpartition('.')[2]}.walk_home-*.nbi"))
+
+
+class NumbaKernel(Kernel):
+    """States [N, H, c + 1, d]. Kept states spare a third of the gathers of a training step."""
+
+    summary = "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64"
+    states_hold_readouts = True
+
+    @staticmethod
+    def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
+        if device.type != "cpu":
+            return f"it runs on the CPU, not on {device.type}"
+        if dtype not in (torch.float32, torch.float64):
+            return f"it computes in float32 or float64, not in {dtype}"
+        return _numba_problem()
+
+    @staticmethod
+    def matrix(tensors: Sequence[Tensor]) -> Matrix:
+        return _arrays(*tensors)
+
+    @staticmethod
+    def kept_hops(hops: int) -> range:
+        return range(1, hops + 1)
+
+    @staticmethod
+    def most_kept_bytes(sizes: Sizes, num_edges: int) -> float:
+        return KEPT_BYTES
+
+    @staticmethod
+    def empty(numbers: int, like: Tensor) -> Tensor:
+        return POOL.take((numbers,), like.numpy().dtype)
+
+    def __init__(self, operands: Operands, kept: Kept) -> None:
+        super().__init__(operands, kept)
+        self.kernels, self.workers = _kernels()
+        value, weights = operands.value, operands.hop_weights
+        self.dtype, self.nodes = value.numpy().dtype, len(value)
+        self.shape = value.size(1), value.size(2) + 1, operands.key.size(2)
+        self.eps, self.summed = self.dtype.type(operands.eps), weights is not None
+        if weights is None:
+            weights = value.new_ones(operands.hops + 1, value.size(1))
+        self.scales = weights.contiguous().numpy()
+        self.query, self.key, self.value = _arrays(operands.query, operands.key, value)
+        self.turned = False  # to the backward pass
+        self.lanes = self._empty(self.workers, *self.shape)  # a node's state for each thread
+
+    def room(self) -> Tensor:
+        return self._rows(self.nodes)
+
+    def kept_state(self, hop: int) -> Tensor:
+        assert self.kept.states is not None
+        row = math.prod(self.shape)
+        size = self.nodes * row
+        return self.kept.states[(hop - 1) * size : hop * size].view(self.nodes, row)
+
+    # ------------------------------------------------------------------------------- forward
+
+    @cached_property
+    def out(self) -> Tensor:
+        """The output; hop 0 comes with the first state."""
+        value, hops = self.operands.value, self.operands.hops
+        return value.new_empty(value.shape if self.summed else (hops + 1, *value.shape))
+
+    @cached_property
+    def levels(self) -> list[np.ndarray]:
+        """Where the levels go; in the backward pass, their gradients."""
+        return self._levels(self.out)
+
+    @cached_property
+    def readout(self) -> np.ndarray:
+        """Room for the read-outs of a hop."""
+        return self._empty(self.nodes, *self.shape[:2])
+
+    def first(self, exchange: Exchange, place: Place) -> Tensor:
+        given = self.operands
+        key, value = exchange(given.key), exchange(given.value)
+        if key is given.key:  # hop 0 in the same pass; in the backward pass it is written over
+            state, level = place(0), self.grad_value if self.turned else self.levels[0]
+        else:
+            state, level = self._rows(len(key)), self._empty(value.numel())
+            self._put_level_zero()
+        ends = *_arrays(key, value), self.scales[0], *_arrays(state), level
+        self.kernels.begin(self.workers, self.shape, *ends)
+        return state
+
+    def _put_level_zero(self) -> None:
+        if not self.turned:
+            level = self.out if self.summed else self.out[0]
+            torch.mul(self.operands.value, torch.from_numpy(self.scales[0])[:, None], out=level)
+
+    def step(self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int) -> Tensor | None:
+        readouts = self.kept.readouts
+        readout = self.readout if readouts is None else _arrays(readouts[hop - 1])[0]
+        at_hop = self.query, self.eps, self.scales[hop], self.summed, readout, self.levels[hop]
+        self.kernels.walk_and_read(
+            self.workers, self.shape, *matrix, *_arrays(old), self._into(new), *at_hop
+        )
+        return new
+
+    def finish(self) -> Tensor:
+        if not self.operands.hops:
+            self._put_level_zero()
+        return self.out
+
+    # ------------------------------------------------------------------------------ backward
+
+    def turn(self, grad: Tensor) -> None:
+        given, self.turned, self.levels = self.operands, True, self._levels(grad)
+        self.products = given.value.new_empty(given.hops + 1, *given.value.shape[:2])
+        self.grads = (
+            torch.zeros_like(given.query),
+            torch.empty_like(given.key),
+            torch.empty_like(given.value),
+        )
+        self.grad_query, self.grad_key, self.grad_value = _arrays(*self.grads)
+        self.grad_readout = self._empty(self.nodes, *self.shape[:2])
+
+    def step_for_query(
+        self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int
+    ) -> Tensor | None:
+        states = *_arrays(old), self._into(new)
+        self.kernels.walk_for_query(self.workers, self.shape, *matrix, *states, self._at(hop))
+        return new
+
+    def last_gradient(self, exchange: Exchange, place: Place) -> Tensor:
+        hops, state = self.operands.hops, place(self.operands.hops)
+        if hops:
+            held = *self._held(hops), *_arrays(state), self._at(hops)
+            self.kernels.last_gradient(self.workers, self.shape, *held)
+        else:
+            state.zero_()
+        return exchange(state)
+
+    def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
+        at_hop = *self._held(hop), *_arrays(old, new), self._at(hop)
+        self.kernels.walk_back(self.workers, self.shape, *transpose, *at_hop)
+        return new
+
+    def home(self, transpose: Matrix, old: Tensor) -> None:
+        states, at_home = (*_arrays(old), self.lanes), (self.key, self.value, self.levels[0])
+        ends = self.scales[0], *_arrays(self.products[0]), self.grad_key, self.grad_value
+        self.kernels.walk_home(self.workers, self.shape, *transpose, *states, *at_home, *ends)
+
+    def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        return *self.grads, self.products.sum(1) if self.summed else None
+
+    def _at(self, hop: int) -> tuple[Any, ...]:
+        """What a kernel needs to form dR_hop: `hop` of the kernels."""
+        at_hop = self.levels[hop], self.eps, self.scales[hop]
+        rooms = self.readout, self.grad_readout
+        return self.query, *at_hop, *rooms, *_arrays(self.products[hop]), self.grad_query
+
+    def _held(self, hop: int) -> tuple[np.ndarray, bool]:
+        """What is kept of a hop, and whether that is its state."""
+        if self.kept.states is not None:
+            return _arrays(self.kept_state(hop))[0], True
+        assert self.kept.readouts is not None  # the forward pass knew that this one would come
+        return _arrays(self.kept.readouts[hop - 1])[0], False
+
+    # ------------------------------------------------------------------------------- helpers
+
+    def _levels(self, out: Tensor) -> list[np.ndarray]:
+        """The output of each hop, or its gradient."""
+        return [*_arrays(out)] * (self.operands.hops + 1) if self.summed else [*_arrays(*out)]
+
+    def _into(self, new: Tensor | None) -> np.ndarray:
+        """Where a state goes that is only looked at: a node at a time."""
+        return self.lanes if new is None else _arrays(new)[0]
+
+    def _rows(self, nodes: int) -> Tensor:
+        return POOL.take((nodes, math.prod(self.shape)), self.dtype)
+
+    def _empty(self, *shape: int) -> np.ndarray:
+        """Room for an array of that shape, flat."""
+        return POOL.take((math.prod(shape),), self.dtype).numpy()
+
+
+def _kernels() -> tuple[ModuleType, int]:
+    """The compiled loops, and how many threads they use: as many as torch does."""
+    import numba
+
+    from . import _numba_kernels
+
+    ours, most = torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    threads = min(ours, most)
+    numba.set_num_threads(threads)
+    if (
+        torch.get_num_threads() != ours
+    ):  # Numba starts its threads by the OpenMP that torch uses too
+        torch.set_num_threads(ours)
+    return _numba_kernels, threads
+
+
+def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
+    """The tensors' memory, flat."""
+    return tuple(tensor.detach().contiguous().numpy().reshape(-1) for tensor in tensors)
