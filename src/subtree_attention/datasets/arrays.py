@@ -24,6 +24,9 @@ from .tables.schema import ColumnLine, TableNotes, TableSchema
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+OPTIONAL = ("edge_weight", "ids", "classes")
+"""What a graph may have besides x, edge_index, y and masks."""
+
 
 def as_dataset(data: Dataset | Data) -> Dataset:
     """A `Dataset` as it is, and a PyG `Data` by `from_pyg`."""
@@ -41,20 +44,15 @@ def from_pyg(data: Data) -> Dataset:
     for name in ("x", "edge_index", "y"):
         if not isinstance(data.get(name), Tensor):
             raise ValueError(f"the graph has no {name}: it needs x, edge_index and y")
-    masks = {name: data[name] for name in MASKS if isinstance(data.get(name), Tensor)}
-    a_split = len(masks) == len(MASKS)
-    unused = [] if a_split else [*masks]
-    return _from_tensors(
-        x=data.x,
-        edge_index=data.edge_index,
-        y=data.y.flatten() if data.y.shape == (data.x.size(0), 1) else data.y,
-        weight=data.get("edge_weight"),
-        masks=masks if a_split else {},
-        ids=data.get("ids"),
-        classes=data.get("classes"),
-        source="the graph",
-        unused=[*unused, *(["edge_attr"] if "edge_attr" in data else [])],
-    )
+    parts = {name: data.get(name) for name in ("x", "edge_index", "y", *OPTIONAL)}
+    if data.y.shape == (data.x.size(0), 1):
+        parts["y"] = data.y.flatten()
+    masks = [name for name in MASKS if isinstance(data.get(name), Tensor)]
+    if len(masks) == len(MASKS):
+        parts |= {name: data[name] for name in masks}
+        masks = []
+    unused = masks + ["edge_attr"] * ("edge_attr" in data)
+    return _from_tensors("the graph", parts, unused)
 
 
 def from_npz(path: str | Path) -> Dataset:
@@ -71,59 +69,49 @@ def from_npz(path: str | Path) -> Dataset:
         raise ValueError(f"{path} does not exist") from None
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} cannot be read as .npz: {error}") from None
-    needed = ["edge_index", "y", *(["x_data"] if "x_data" in arrays else ["x"])]
-    lacking = [name for name in needed if name not in arrays]
+    x = "x_data" if "x_data" in arrays else "x"
+    lacking = [name for name in ("edge_index", "y", x) if name not in arrays]
     if lacking:
         raise ValueError(
             f"{path} has no array {', '.join(lacking)}; it needs x, edge_index and y, and has: "
             f"{', '.join(arrays)}"
         )
-    return _from_tensors(
-        x=_features(arrays, path),
-        edge_index=_whole(arrays, "edge_index", path),
-        y=_whole(arrays, "y", path),
-        weight=torch.from_numpy(arrays["edge_weight"]) if "edge_weight" in arrays else None,
-        masks={m: torch.from_numpy(arrays[m]) for m in MASKS if m in arrays},
-        ids=arrays.get("ids"),
-        classes=arrays.get("classes"),
-        source=str(path),
-    )
+    parts = {name: arrays.get(name) for name in OPTIONAL} | {"x": _features(arrays, path)}
+    for name in ("edge_index", "y"):
+        if arrays[name].dtype.kind not in "iu":
+            raise ValueError(f"{path}: {name} must hold whole numbers, not {arrays[name].dtype}")
+        parts[name] = torch.from_numpy(arrays[name].astype(np.int64))
+    for name in ("edge_weight", *MASKS):
+        if name in arrays:
+            parts[name] = torch.from_numpy(arrays[name])
+    return _from_tensors(str(path), parts)
 
 
-def _from_tensors(
-    *,
-    x: Tensor,
-    edge_index: Tensor,
-    y: Tensor,
-    weight: Tensor | None,
-    masks: dict[str, Tensor],
-    ids: Any,
-    classes: Any,
-    source: str,
-    unused: Sequence[str] = (),
-) -> Dataset:
-    """Put the parts together, which checks them; `unused` is only told of."""
+def _from_tensors(source: str, parts: dict[str, Any], unused: Sequence[str] = ()) -> Dataset:
+    """Put the parts together, by their names, which checks them; `unused` is only told of."""
+    x, y, weight, ids = parts["x"], parts["y"], parts["edge_weight"], parts["ids"]
     num_nodes = x.size(0)
     if y.shape != (num_nodes,) or y.dtype.is_floating_point:
         raise ValueError(f"{source}: y must be a whole number for each of {num_nodes} nodes")
     y = y.long().clamp(min=-1)
     count = int(y.max()) + 1 if num_nodes else 0
-    classes = _texts(range(count) if classes is None else classes)
+    classes = _texts(range(count) if parts["classes"] is None else parts["classes"])
     if len(classes) != count:
         raise ValueError(f"{source}: {len(classes)} names of classes for {count} classes in y")
     if count < 2:
         raise ValueError(f"{source}: y holds {count} class{'es' * (not count)}: two are needed")
-    known = int((y >= 0).sum())
-    words = [f"{source}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes"]
-    words.append(f"{edge_index.size(-1):,} edges, as they are")
+    known, edges = int((y >= 0).sum()), parts["edge_index"]
+    words = [
+        f"{source}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes",
+        f"{edges.size(-1):,} edges, as they are",
+    ]
     if unused:
-        words.append(
-            f"not used: {', '.join(unused)} (a split is all three masks; weights of edges "
-            "are edge_weight)"
-        )
+        why = "a split is all three masks; weights of edges are edge_weight"
+        words.append(f"not used: {', '.join(unused)} ({why})")
+    masks = {name: parts[name] for name in MASKS if name in parts}
     return Dataset(
         x=compact(x),
-        edge_index=edge_index.long(),
+        edge_index=edges.long(),
         y=y,
         edge_weight=None if weight is None else weight.float().flatten(),
         classes=tuple(classes),
@@ -146,15 +134,8 @@ def _codes(masks: dict[str, Tensor], y: Tensor, source: str) -> Tensor:
 
 
 def _texts(values: Any) -> list[str]:
-    return [
-        str(v) for v in (values.tolist() if isinstance(values, Tensor | np.ndarray) else values)
-    ]
-
-
-def _whole(arrays: dict[str, np.ndarray], name: str, path: Path) -> Tensor:
-    if arrays[name].dtype.kind not in "iu":
-        raise ValueError(f"{path}: {name} must hold whole numbers, not {arrays[name].dtype}")
-    return torch.from_numpy(arrays[name].astype(np.int64))
+    values = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
+    return [str(value) for value in values]
 
 
 def _features(arrays: dict[str, np.ndarray], path: Path) -> Tensor:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
@@ -89,30 +89,22 @@ class LaplacianEncoding:
 def encoding_of(edge_index: Tensor, num_nodes: int, m: int, kept: Path | None = None) -> Tensor:
     """The encoding of a graph [N, m], float32, on the device of its edges [2, E].
 
-    Args:
-        edge_index: as in `laplacian_eigenvectors`, like num_nodes and m.
-        kept: file that holds the encoding of this graph from its second use on, if any.
+    A file `kept` holds it from its second use on.
     """
     header = {"format": FORMAT, "nodes": num_nodes, "edges": crc32(edge_index)}
-    encoding = None if kept is None else _kept(kept, header, (num_nodes, m))
-    if encoding is None:
-        vectors, _ = laplacian_eigenvectors(edge_index, num_nodes, m)
-        encoding = torch.from_numpy(vectors).to(torch.float32)
-        if kept is not None:
-            with suppress(OSError):  # it only costs time at the next use
-                write_tensors(kept, {"encoding": encoding}, header | {"values": crc32(encoding)})
+    if kept is not None:
+        with suppress(FileError, KeyError):  # it is not there or damaged
+            tensors, found = read_tensors(kept)
+            encoding = tensors["encoding"]
+            whole = found == header | {"values": crc32(encoding)}
+            if whole and encoding.shape == (num_nodes, m):
+                return encoding.to(edge_index.device)
+    vectors, _ = laplacian_eigenvectors(edge_index, num_nodes, m)
+    encoding = torch.from_numpy(vectors).to(torch.float32)
+    if kept is not None:
+        with suppress(OSError):  # it only costs time at the next use
+            write_tensors(kept, {"encoding": encoding}, header | {"values": crc32(encoding)})
     return encoding.to(edge_index.device)
-
-
-def _kept(path: Path, header: dict[str, Any], shape: tuple[int, int]) -> Tensor | None:
-    """The encoding in a file, if it is of this graph and not damaged."""
-    try:
-        tensors, found = read_tensors(path)
-        encoding = tensors["encoding"]
-        good = found == header | {"values": crc32(encoding)} and encoding.shape == shape
-    except (FileError, KeyError):
-        return None
-    return encoding if good else None
 
 
 def laplacian_eigenvectors(
@@ -148,10 +140,8 @@ def _symmetric_transition(edge_index: Tensor, num_nodes: int) -> scipy.sparse.cs
     """D^-1/2 A D^-1/2 [N, N] in float64, of the simple undirected graph."""
     source, target = edge_index.cpu().numpy()
     other = source != target
-    ones = np.ones(int(other.sum()))
-    directed = scipy.sparse.csr_matrix(
-        (ones, (source[other], target[other])), shape=(num_nodes, num_nodes)
-    )
+    entries = (np.ones(int(other.sum())), (source[other], target[other]))
+    directed = scipy.sparse.csr_matrix(entries, shape=(num_nodes, num_nodes))
     adjacency = directed + directed.T
     adjacency.data[:] = 1
     degree = np.diff(adjacency.indptr)
@@ -176,10 +166,9 @@ def _solve(
     """The first m eigenpairs above 0 of every component in groups [G, n]."""
     if n > DENSE_UP_TO and n > 4 * m:
         for nodes in groups:
-            block = transition[nodes][:, nodes]
-            values, vectors = _solve_large(block, m)
-            for k in range(m):
-                yield float(values[k]), nodes, vectors[:, k]
+            values, vectors = _solve_large(transition[nodes][:, nodes], m)
+            for value, vector in zip(values, vectors.T, strict=True):
+                yield float(value), nodes, vector
         return
     at_a_time = max(1, BLOCK_ENTRIES // n**2)
     for some in np.split(groups, range(at_a_time, len(groups), at_a_time)):
@@ -214,11 +203,10 @@ def _solve_large(transition: scipy.sparse.csr_matrix, k: int) -> tuple[np.ndarra
     def operator(v: np.ndarray) -> np.ndarray:
         return v + transition @ v
 
-    try:
+    with suppress(ArpackNoConvergence):
         return _smallest(transition, operator, known, k, RESTARTS)
-    except ArpackNoConvergence:
-        thin = transition.nnz <= 6 * transition.shape[0]  # a planar graph has at most 3 n edges
-        patient = _inverse_laplacian(transition) if thin else operator
+    thin = transition.nnz <= 6 * transition.shape[0]  # a planar graph has at most 3 n edges
+    patient = _inverse_laplacian(transition) if thin else operator
     try:
         return _smallest(transition, patient, known, k, 40 * RESTARTS)
     except ArpackNoConvergence:

@@ -25,9 +25,7 @@ def csr_tensor(
     """A `torch.sparse_csr` matrix from its parts, without PyTorch's two warnings.
 
     Args:
-        row_starts: [N + 1], int64.
-        columns: [nnz], int64, ascending within each row.
-        values: [nnz].
+        row_starts, columns, values: [N + 1] and [nnz], int64, ascending within each row; [nnz].
         shape: (N, F).
         trusted: whether the parts are known to fit, from scipy or a file whose checksum was
             compared; otherwise parts that do not are a `RuntimeError`.
@@ -44,11 +42,8 @@ def named_parts(x: Tensor) -> dict[str, Tensor]:
     """Features as the strided tensors of a file: x itself, or what its CSR form is made of."""
     if not is_csr(x):
         return {"x": x}
-    return {
-        "x_values": x.values(),
-        "x_columns": x.col_indices(),
-        "x_row_starts": x.crow_indices(),
-    }
+    parts = (x.values(), x.col_indices(), x.crow_indices())
+    return dict(zip(("x_values", "x_columns", "x_row_starts"), parts, strict=True))
 
 
 def from_named_parts(
@@ -71,12 +66,9 @@ def from_scipy(matrix: scipy.sparse.csr_matrix) -> Tensor:
     matrix = scipy.sparse.csr_matrix(matrix, dtype=np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
-    return csr_tensor(
-        torch.from_numpy(matrix.indptr.astype(np.int64)),
-        torch.from_numpy(matrix.indices.astype(np.int64)),
-        torch.from_numpy(matrix.data),
-        matrix.shape,
-    )
+    arrays = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
+    row_starts, columns, values = map(torch.from_numpy, arrays)
+    return csr_tensor(row_starts, columns, values, matrix.shape)
 
 
 def to_scipy(x: Tensor) -> scipy.sparse.csr_matrix:

@@ -8,7 +8,6 @@ x [N, F], edge_index [2, E], y [N] and the splits that the graph brings along, b
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import json
 import zipfile
@@ -60,8 +59,9 @@ def _compact_x(data: Data) -> Data:
 def _deezer(folder: Path) -> Parts:
     """SNAP's Deezer Europe: N users, binary features for the artists they like."""
     with zipfile.ZipFile(folder / "DeezerEurope" / "raw" / "deezer_europe.zip") as archive:
-        edges = _csv_integers(archive, "edges.csv")  # [E, 2], one direction
-        target = _csv_integers(archive, "target.csv")  # [N, 2]: id, class
+        tables = (io.BytesIO(_member(archive, f"{name}.csv")) for name in ("edges", "target"))
+        # Edges [E, 2], one direction; id and class [N, 2]. The first line names the columns.
+        edges, target = (np.loadtxt(t, np.int64, delimiter=",", skiprows=1) for t in tables)
         artists = json.loads(_member(archive, "features.json"))  # node id -> artist ids
 
     num_nodes = len(target)
@@ -109,14 +109,7 @@ def _nearest_neighbours(points: np.ndarray, k: int) -> Tensor:
 
 
 def _member(archive: zipfile.ZipFile, ending: str) -> bytes:
-    for name in archive.namelist():
-        if name.endswith(ending):
-            return archive.read(name)
-    raise ValueError(f"the archive holds no file *{ending}")
-
-
-def _csv_integers(archive: zipfile.ZipFile, ending: str) -> np.ndarray:
-    """A comma-separated table with one header line as integers [rows, columns]."""
-    rows = csv.reader(io.StringIO(_member(archive, ending).decode()))
-    next(rows)
-    return np.array([[int(value) for value in row] for row in rows], dtype=np.int64)
+    found = [name for name in archive.namelist() if name.endswith(ending)]
+    if not found:
+        raise ValueError(f"the archive holds no file *{ending}")
+    return archive.read(found[0])

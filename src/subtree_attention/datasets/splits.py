@@ -8,6 +8,7 @@ Results on different kinds of split are not comparable.
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,12 +73,10 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {protocol!r}")
     # numpy's generator: the same splits whatever the version of torch.
-    order = torch.from_numpy(
-        np.random.default_rng(_check.integer("seed", seed, 0)).permutation(num_nodes)
-    )
+    generator = np.random.default_rng(_check.integer("seed", seed, 0))
+    order = torch.from_numpy(generator.permutation(num_nodes))
     train, val = (num_nodes * share // 100 for share in PROTOCOLS[protocol])
-    parts = order.split([train, val, num_nodes - train - val])
-    return _masks(num_nodes, *parts)
+    return _masks(num_nodes, order.split([train, val, num_nodes - train - val]))
 
 
 def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
@@ -102,15 +101,13 @@ def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
         turn ^= (len(nodes) - train) % 2
         for part, some in zip(parts, np.split(nodes, [train, val]), strict=True):
             part.append(some)
-    train_nodes, val_nodes, test_nodes = (
-        torch.from_numpy(np.concatenate([*part, order[:0]])) for part in parts
-    )
-    if not len(val_nodes) or not len(test_nodes):
+    nodes_of = [torch.from_numpy(np.concatenate([*part, order[:0]])) for part in parts]
+    if not all(map(len, nodes_of)):
         raise ValueError(
             f"{int((classes >= 0).sum())} nodes with a label are too few to split into training, "
             "validation and test: label more nodes, or several of a class"
         )
-    return _masks(len(labels), train_nodes, val_nodes, test_nodes)
+    return _masks(len(labels), nodes_of)
 
 
 def known_split(split: str | None, graph: GraphInfo) -> str:
@@ -124,15 +121,9 @@ def known_split(split: str | None, graph: GraphInfo) -> str:
 
 
 def fixed_codes(graph: GraphInfo, folder: Path, mirror: Path | None) -> Tensor:
-    """The published split of a graph, from its file with the arrays train, valid and test.
+    """The published split of a graph, as `own_codes` gives it: [N, 1].
 
-    Args:
-        graph: one that has such a split.
-        folder: the data folder, which is looked into first.
-        mirror: the offline mirror, if there is one.
-
-    Returns:
-        Codes as `own_codes` gives them, [N, 1].
+    It is a file with the arrays train, valid and test, in the data folder or else in the mirror.
     """
     name = str(graph.fixed_split)
     path = next((p / name for p in (folder, mirror) if p and (p / name).is_file()), None)
@@ -147,19 +138,13 @@ def fixed_codes(graph: GraphInfo, folder: Path, mirror: Path | None) -> Tensor:
         together = torch.cat(parts)
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         raise ValueError(f"{path} is damaged: expected arrays train, valid and test") from None
-    if (
-        together.min() < 0
-        or together.max() >= graph.num_nodes
-        or together.unique().shape != together.shape
-    ):
+    inside = together.min() >= 0 and together.max() < graph.num_nodes
+    if not inside or together.unique().shape != together.shape:
         raise ValueError(f"{path} is the split of another graph, or names a node twice")
-    return own_codes(*_masks(graph.num_nodes, *parts))
+    return own_codes(*_masks(graph.num_nodes, parts))
 
 
-def _masks(num_nodes: int, train: Tensor, val: Tensor, test: Tensor) -> Split:
-    """Node indices as masks [N]."""
-
-    def mask(nodes: Tensor) -> Tensor:
-        return torch.zeros(num_nodes, dtype=torch.bool).index_fill_(0, nodes, True)
-
-    return Split(mask(train), mask(val), mask(test))
+def _masks(num_nodes: int, parts: Iterable[Tensor]) -> Split:
+    """The nodes of the three parts, by their numbers, as masks [N]."""
+    nobody = torch.zeros(num_nodes, dtype=torch.bool)
+    return Split(*(nobody.index_fill(0, nodes, True) for nodes in parts))

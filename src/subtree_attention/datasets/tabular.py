@@ -84,9 +84,7 @@ def from_tables(
 
 def apply_schema(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
     """Other tables with the same columns as a graph, by what was learnt from its own tables."""
-    schema, people, links, ids = _other_tables(dataset, nodes, edges)
-    assert schema.ends is not None  # _other_tables refuses
-    found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
+    schema, people, ids, found = _other_tables(dataset, nodes, edges, unknown_ends)
     return _assemble(schema, dataset.classes, people, ids, found)
 
 
@@ -96,17 +94,8 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
     Returns:
         A graph of all nodes, the new ones last, without a split.
     """
-    schema, people, links, new = _other_tables(dataset, nodes, edges)
-    assert schema.ends is not None  # _other_tables refuses
     old = pl.Series(dataset.node_ids, dtype=pl.String)
-    again = new.is_in(old.implode())
-    if (row := people.first(again)) is not None:
-        raise TableError(
-            f"{people.place(row)}: the node '{new[row]}' is in the graph of the run already "
-            f"({int(again.sum()):,} such nodes)"
-        )
-    ids = pl.concat([old, new])
-    found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
+    schema, people, ids, found = _other_tables(dataset, nodes, edges, unknown_ends, old)
     x, y, notes = _nodes(schema, dataset.classes, people, found)
     index = np.concatenate([dataset.edge_index.numpy(), found.index], axis=1)
     weight = None
@@ -170,9 +159,12 @@ def read_ids(table: Table, column: str) -> pl.Series:
 
 
 def _other_tables(
-    dataset: Dataset, nodes: Any, edges: Any
-) -> tuple[TableSchema, Table, Table, pl.Series]:
-    """The schema, the tables and the ids, if all columns are there that the schema needs."""
+    dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str, old: pl.Series | None = None
+) -> tuple[TableSchema, Table, pl.Series, Edges]:
+    """The schema, the nodes, all ids (`old` ones first) and the edges between them.
+
+    All columns must be there that the schema needs.
+    """
     schema = dataset.schema
     if schema is None or schema.ends is None:
         raise TableError("this model was not trained on a table of edges: predict from Python")
@@ -182,7 +174,16 @@ def _other_tables(
         people.column(column.name, "a feature of the model")
     for name in filter(None, schema.ends):
         links.column(name, "as in the tables of the run")
-    return schema, people, links, read_ids(people, schema.id)
+    ids = read_ids(people, schema.id)
+    if old is not None:
+        again = ids.is_in(old.implode())
+        if (row := people.first(again)) is not None:
+            raise TableError(
+                f"{people.place(row)}: the node '{ids[row]}' is in the graph of the run already "
+                f"({int(again.sum()):,} such nodes)"
+            )
+        ids = pl.concat([old, ids])
+    return schema, people, ids, read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
 
 
 def _assemble(

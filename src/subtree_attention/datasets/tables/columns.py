@@ -81,6 +81,7 @@ class _Words:
             raise ValueError("its values are a list of texts")
         if len(set(self.values)) != len(self.values):
             raise ValueError("a value of it is there twice")
+        _check.integer("seen", getattr(self, "seen", 0), 0)  # of kinds that keep the most frequent
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,6 @@ class Tags(_Words):
         rows, tags, missing = tags_of(table, self.name)
         return one_hot(rows, tags, self.values, len(table), missing)
 
-    def check(self) -> None:
-        super().check()
-        _check.integer("seen", self.seen, 0)
-
 
 @dataclass(frozen=True)
 class Text(_Words):
@@ -162,7 +159,6 @@ class Text(_Words):
 
     def check(self) -> None:
         super().check()
-        _check.integer("seen", self.seen, 0)
         numbers = isinstance(self.idf, list) and len(self.idf) == len(self.values)
         if not numbers or not all(isinstance(i, int | float) and 0 < i < 1e9 for i in self.idf):
             raise ValueError("'idf' is a positive number for each word")

@@ -22,12 +22,9 @@ than a thousand."""
 def fit_columns(
     table: Table, features: Sequence[str] | None, taken: set[str]
 ) -> tuple[list[Column], dict[str, str]]:
-    """The columns of a table as features, and those left out, each with the reason.
+    """The columns of the nodes as features, and those left out, each with the reason.
 
-    Args:
-        table: the nodes.
-        features: columns to use, as 'age' or with the kind as 'zip:category'; None for all.
-        taken: columns that are something else: id, label, split.
+    `features` are as in `from_tables`; columns `taken` are something else: id, label, split.
     """
     if features is None:
         names = [name for name in table.frame.columns if name not in taken]

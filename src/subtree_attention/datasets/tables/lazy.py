@@ -6,16 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 
-class MissingPolars(ImportError):
-    """Tables are read with polars, and it is not installed."""
-
-
 class _Polars:
     def __getattr__(self, name: str) -> Any:
         try:
             return getattr(import_module("polars"), name)
         except ModuleNotFoundError:
-            raise MissingPolars(
+            raise ImportError(
                 'tables need polars: pip install "subtree-attention[tables]"'
             ) from None
 
@@ -24,5 +20,3 @@ if TYPE_CHECKING:
     import polars as pl
 else:
     pl = _Polars()
-
-__all__ = ["MissingPolars", "pl"]

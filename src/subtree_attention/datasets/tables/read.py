@@ -82,9 +82,7 @@ class Table:
 def read_table(source: Any, what: str) -> Table:
     """A table from a path (.csv, .tsv, .parquet), a polars or a pandas frame, or columns.
 
-    Args:
-        source: the table.
-        what: "nodes" or "edges", to name it where it has no path.
+    `what` it is of, "nodes" or "edges", names it where it has no path.
     """
     name = f"the table of {what}"
     if isinstance(source, pl.DataFrame):
