@@ -373,7 +373,7 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
     """The inverse of `_parts`, whatever it is given: what does not fit is an error."""
     num_nodes, width = (_check.integer("a size of x", size, 0) for size in header["shape"])
     schema, notes, ids = header["schema"], header["notes"], tensors.get("ids")
-    x = from_named_parts(tensors, (num_nodes, width), trusted=False)
+    x = from_named_parts(tensors, (num_nodes, width))
     if tuple(x.shape) != (num_nodes, width):
         raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
     return Dataset(

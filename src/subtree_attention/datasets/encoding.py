@@ -131,7 +131,10 @@ def laplacian_eigenvectors(
     # Rounded, so that equal components come in the order of their first nodes, not of noise.
     found.sort(key=lambda pair: (round(pair[0], 9), int(pair[1][0])))
     for column, (value, nodes, vector) in enumerate(found[:m]):
-        vectors[nodes, column] = _signed(vector)
+        # The largest entry is positive: the first of those that rounding cannot tell apart.
+        size = np.abs(vector)
+        first = vector[int(np.argmax(size >= size.max() * (1 - 1e-6)))]
+        vectors[nodes, column] = vector if first > 0 else -vector
         values[column] = value
     return vectors, values
 
@@ -273,10 +276,3 @@ def _inverse_laplacian(transition: scipy.sparse.csr_matrix) -> Operator:
     shifted = scipy.sparse.csc_matrix((1 + SHIFT) * identity - transition)
     factors = splu(shifted, permc_spec="MMD_AT_PLUS_A", options={"SymmetricMode": True})
     return factors.solve
-
-
-def _signed(vector: np.ndarray) -> np.ndarray:
-    """Make the largest entry positive; the first of those that rounding cannot tell apart."""
-    size = np.abs(vector)
-    first = int(np.argmax(size >= size.max() * (1 - 1e-6)))
-    return vector if vector[first] > 0 else -vector

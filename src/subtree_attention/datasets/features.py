@@ -27,8 +27,8 @@ def csr_tensor(
     Args:
         row_starts, columns, values: [N + 1] and [nnz], int64, ascending within each row; [nnz].
         shape: (N, F).
-        trusted: whether the parts are known to fit, from scipy or a file whose checksum was
-            compared; otherwise parts that do not are a `RuntimeError`.
+        trusted: whether the parts are known to fit; otherwise those that do not are a
+            `RuntimeError`.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
@@ -46,14 +46,12 @@ def named_parts(x: Tensor) -> dict[str, Tensor]:
     return dict(zip(("x_values", "x_columns", "x_row_starts"), parts, strict=True))
 
 
-def from_named_parts(
-    tensors: dict[str, Tensor], shape: tuple[int, int], trusted: bool = True
-) -> Tensor:
-    """The inverse of `named_parts`; `trusted` as in `csr_tensor`."""
+def from_named_parts(tensors: dict[str, Tensor], shape: tuple[int, int]) -> Tensor:
+    """The inverse of `named_parts`; parts that do not fit are a `RuntimeError`."""
     if "x" in tensors:
         return tensors["x"]
     parts = (tensors["x_row_starts"], tensors["x_columns"], tensors["x_values"])
-    return csr_tensor(*parts, shape, trusted)
+    return csr_tensor(*parts, shape, trusted=False)
 
 
 def crc32(tensor: Tensor, start: int = 0) -> int:

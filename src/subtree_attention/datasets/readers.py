@@ -13,19 +13,15 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 import torch
-from torch import Tensor
 
 from .features import compact, from_scipy
 from .registry import GraphInfo
 from .splits import MASKS, own_codes
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
 
 Parts = dict[str, Any]
 
@@ -33,27 +29,26 @@ DIGITS_NEIGHBOURS = 10
 
 
 def read_raw(graph: GraphInfo, folder: Path) -> Parts:
-    """The raw files of a graph below a folder, by a reader of ours or by PyG's class."""
-    return READERS[graph.name](folder) if graph.name in READERS else _by_pyg(graph, folder)
+    """The raw files of a graph below a folder, by a reader of ours or by PyG's class.
 
-
-def _by_pyg(graph: GraphInfo, folder: Path) -> Parts:
-    """PyG's layout begins with the name of the class that reads it."""
+    PyG's layout begins with the name of that class.
+    """
+    if graph.name in READERS:
+        return READERS[graph.name](folder)
     from torch_geometric import datasets
 
     kind, name = Path(graph.raw_dir).parts[0], filter(None, [graph.pyg_name])
     # PyG announces "Processing..." on stderr. Its pre_transform runs before it saves, which is
     # where bag-of-words features have to become sparse: Physics is 1.2 GB otherwise.
     with contextlib.redirect_stderr(io.StringIO()):
-        data = getattr(datasets, kind)(str(folder / kind), *name, pre_transform=_compact_x)[0]
+        data = getattr(datasets, kind)(
+            str(folder / kind),
+            *name,
+            pre_transform=lambda raw: raw.update({"x": compact(raw.x)}),
+        )[0]
     has_masks = all(mask in data for mask in MASKS)
     splits = {"own": own_codes(*(data[mask] for mask in MASKS))} if has_masks else {}
     return {"x": data.x, "edge_index": data.edge_index, "y": data.y, "splits": splits}
-
-
-def _compact_x(data: Data) -> Data:
-    data.x = compact(data.x)
-    return data
 
 
 def _deezer(folder: Path) -> Parts:
@@ -86,26 +81,20 @@ def _digits(_folder: Path) -> Parts:
         ) from None
     images = load_digits()
     pixels = images.data  # [N, 64], float64 holding whole numbers 0..16
-    edge_index = _nearest_neighbours(pixels, DIGITS_NEIGHBOURS)
+    # They make squared distances [N, N] exact, and a tie goes to the smaller index, so the graph is
+    # the same on every machine.
+    squared = (pixels**2).sum(axis=1)
+    distance = squared[:, None] + squared[None, :] - 2 * pixels @ pixels.T
+    np.fill_diagonal(distance, np.inf)
+    nearest = np.argsort(distance, axis=1, kind="stable")[:, :DIGITS_NEIGHBOURS]
+    sources = np.repeat(np.arange(len(pixels)), DIGITS_NEIGHBOURS)
+    edge_index = torch.from_numpy(np.stack([sources, nearest.ravel()]))
     x = torch.from_numpy(pixels / 16).to(torch.float32)
     return {"x": x, "edge_index": edge_index, "y": torch.from_numpy(images.target).long()}
 
 
 READERS: dict[str, Callable[[Path], Parts]] = {"deezer": _deezer, "digits": _digits}
 """Of graphs that PyG has no class for."""
-
-
-def _nearest_neighbours(points: np.ndarray, k: int) -> Tensor:
-    """Edges [2, N * k] from every point to its k nearest; a tie goes to the smaller index.
-
-    Whole numbers make the squared distances exact, so the graph is the same on every machine.
-    """
-    squared = (points**2).sum(axis=1)
-    distance = squared[:, None] + squared[None, :] - 2 * points @ points.T  # [N, N]
-    np.fill_diagonal(distance, np.inf)
-    nearest = np.argsort(distance, axis=1, kind="stable")[:, :k]
-    sources = np.repeat(np.arange(len(points)), k)
-    return torch.from_numpy(np.stack([sources, nearest.ravel()]))
 
 
 def _member(archive: zipfile.ZipFile, ending: str) -> bytes:

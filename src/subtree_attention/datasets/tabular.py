@@ -227,6 +227,6 @@ def _nodes(
 def _stack(first: Tensor, second: Tensor) -> Tensor:
     """Features of two graphs, one below the other, in the layout of the first."""
     if not is_csr(first):
-        return torch.cat([first, second.to_dense() if is_csr(second) else second])
+        return torch.cat([first, second.to_dense()])
     below = to_scipy(second) if is_csr(second) else second.numpy()
     return from_scipy(scipy.sparse.vstack([to_scipy(first), scipy.sparse.csr_matrix(below)]))
