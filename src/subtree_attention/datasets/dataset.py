@@ -218,8 +218,7 @@ class Dataset:
     def to_pyg(self, split: Split | None = None) -> Data:
         """A PyG `Data` with `features` as x, y, edges, and the masks of a split.
 
-        Args:
-            split: by default the graph's own one, if it has just one.
+        By default that is the graph's own one, if it has just one.
         """
         from torch_geometric.data import Data
 
@@ -267,11 +266,7 @@ class Dataset:
 def read(path: str | Path) -> Dataset:
     """The graph that `Dataset.save` wrote, or that of a run folder, also of an older one.
 
-    Args:
-        path: a file, or the folder in which it is called graph.safetensors.
-
-    Raises:
-        FileError: it is not there, or anything in it does not fit.
+    A folder holds it as graph.safetensors. If anything does not fit, it is a `FileError`.
     """
     path = Path(path) / FILE if Path(path).is_dir() else Path(path)
     if not path.exists():

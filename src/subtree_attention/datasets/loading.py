@@ -113,9 +113,8 @@ def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Dataset:
             # The readers are other people's parsers: a damaged file can raise anything in them.
             folders.refuse_full_disk(error, staging.parent)
             why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            raise ValueError(
-                f"cannot read {graph.name!r}, damaged file? {source} ({why})"
-            ) from None
+            words = f"cannot read {graph.name!r}, damaged file? {source} ({why})"
+            raise ValueError(words) from None
         data = _preprocessed(graph, parts, source)
         if keep:
             _keep(graph, data, staging, folder, downloaded=found is None)

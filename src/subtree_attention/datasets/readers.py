@@ -5,8 +5,6 @@ x [N, F], edge_index [2, E], y [N] and the splits that the graph brings along, b
 `Dataset` has for them. Nothing here is normalised or symmetrised yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -82,12 +82,8 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
 def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
     """A random split of each class, so that small ones are in every part as far as they reach.
 
-    Args:
-        labels: [N], -1 where unknown: such a node is in no mask.
-        protocol: as in `random_split`, like seed.
-
-    Returns:
-        Train, validation and test masks, bool [N] each. A class of one node is in training.
+    A node whose label [N] is -1, not known, is in no mask; a class of one node is in training. The
+    other arguments and the masks are those of `random_split`.
     """
     share, _ = PROTOCOLS[_check.known("protocol", protocol, PROTOCOLS)]
     order = np.random.default_rng(_check.integer("seed", seed, 0)).permutation(len(labels))

@@ -91,8 +91,7 @@ def apply_schema(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "
 def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
     """A graph with new nodes, whose edges may end at each other and at nodes that were there.
 
-    Returns:
-        A graph of all nodes, the new ones last, without a split.
+    The new nodes are the last ones; there is no split.
     """
     old = pl.Series(dataset.node_ids, dtype=pl.String)
     schema, people, ids, found = _other_tables(dataset, nodes, edges, unknown_ends, old)

@@ -29,17 +29,11 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges as the walk takes them.
+    """Edges as the walk takes them."""
 
-    Attributes:
-        index: [2, E], both directions unless directed, each edge once.
-        weight: [E], or None.
-        notes: what was done, in words.
-    """
-
-    index: np.ndarray
-    weight: np.ndarray | None
-    notes: list[str]
+    index: np.ndarray  # [2, E], both directions unless directed, each edge once
+    weight: np.ndarray | None  # [E]
+    notes: list[str]  # what was done, in words
 
 
 def find_ends(table: Table, source: str | None, dest: str | None, weight: str | None) -> Ends:

@@ -1,7 +1,5 @@
 """Polars, imported when it is first used: the rest of the package works without it."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
