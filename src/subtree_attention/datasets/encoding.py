@@ -51,7 +51,6 @@ SHIFT = 1e-8
 Operator = Callable[[np.ndarray], np.ndarray]  # from [n] to [n], symmetric
 Pair = tuple[float, np.ndarray, np.ndarray]  # eigenvalue, nodes [n], vector [n]
 
-
 FORMAT = 1
 """Of kept eigenvectors; it goes up when other ones are computed."""
 

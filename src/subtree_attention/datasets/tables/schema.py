@@ -119,7 +119,7 @@ def encode(schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]
 
 def _matrix(blocks: Sequence[Encoded], num_rows: int, width: int) -> Tensor:
     """Blocks side by side as float32: CSR if few entries are non-zero, else dense."""
-    stored = sum(getattr(part.block, "nnz", part.block.size) for part in blocks)
+    stored = sum(part.block.size for part in blocks)
     if width and stored <= SPARSE_BELOW * num_rows * width:
         return from_scipy(scipy.sparse.hstack([part.block for part in blocks], format="csr"))
     x = torch.zeros(num_rows, width)
