@@ -99,6 +99,26 @@ def test_help_and_a_mistake_are_answered_at_once() -> None:
     assert max(ours) - libraries <= 0.3
 
 
+def test_importing_takes_hardly_longer_than_importing_torch() -> None:
+    torch, package, model = fastest(
+        ["-c", "import torch"],
+        ["-c", "import subtree_attention"],
+        ["-c", "import subtree_attention as sta; sta.STAGNN, sta.Graph"],
+        rounds=3,
+    )
+    assert package <= 1.25 * torch
+    assert model <= 1.25 * torch
+
+
+def test_a_model_needs_no_pyg() -> None:
+    code = "import sys, subtree_attention as sta; sta.STAGNN, sta.Graph, sta.fit, sta.Dataset; "
+    code += "print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = set(run(sys.executable, "-c", code).split())
+    assert "torch" in loaded
+    late = {"torch_geometric", "sklearn", "numba", "polars", "matplotlib", "optuna", "typer"}
+    assert not loaded & late
+
+
 # ------------------------------------------------------------------------------------------ Ctrl-C
 
 START = """

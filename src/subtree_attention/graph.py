@@ -28,6 +28,16 @@ TRANSITIONS = {
 INT32_MAX = 2**31 - 1
 
 
+def untraced(function: T) -> T:
+    """Mark a function that a compiler calls instead of tracing it; its result is a constant to it.
+
+    As `torch.compiler.assume_constant_result` does, which imports the whole compiler for that: as
+    long again as torch takes, at every start.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
+
+
 class CSR(NamedTuple):
     """A sparse matrix in compressed rows.
 
@@ -239,7 +249,7 @@ class Graph:
         self._ensure(key, make)
         return self._cache[key]
 
-    @torch.compiler.assume_constant_result  # so that a compiler calls it instead of tracing it
+    @untraced
     def _ensure(self, key: Hashable, make: Callable[[Graph], Any]) -> None:
         if key not in self._cache:
             # Kept for later calls, which may train: not as tensors of an inference mode.

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import CSR
+from ..graph import CSR, untraced
 from . import recurrence
 from .kernels import Kernel, cuda
 from .kernels.cpu import NumbaKernel
@@ -28,7 +28,7 @@ BACKENDS: dict[str, type[Kernel]] = {
 }
 
 
-@torch.compiler.assume_constant_result
+@untraced
 def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
     """The backend to run: `name`, or for "auto" the environment's `STA_BACKEND`, or the rule.
 
