@@ -10,12 +10,11 @@ import copy
 import math
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import _check, feature_maps, ops
-from ..nn import STAGNN, STAConv
+from ..nn import STAGNN, HeadMix, STAConv
 from ..nn.everywhere import check_batch
 from ..nn.features import Features, as_features
 from ..nn.models import evaluating
@@ -76,10 +75,9 @@ class Explainer:
             with ops.full_precision(query):
                 query, key = ops.map_features(conv.feature_map, query, key)
                 # What stands between a head's values and the logits, like what follows copied.
-                self._mix, self._bias = _linear(conv.head_mix, value, conv.aggregation.width)
-                self._beside: Tensor | None = None
-                if conv.beside is not None:
-                    self._beside, _ = _linear(conv.beside, value, conv.value_channels)
+                self._mix, self._bias = _linear(conv.head_mix, value)
+                beside = conv.beside
+                self._beside = None if beside is None else _linear(beside, value)[0]
         if batch is not None:
             check_batch(batch, graph.num_nodes, None)
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
@@ -104,9 +102,12 @@ class Explainer:
 
     def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
         """Levels 0 .. K."""
-        union = _union([row.nodes for row in rows], self.num_nodes)
-        place_of = torch.empty(self.num_nodes, dtype=torch.long)
-        place_of[union] = torch.arange(len(union))
+        seen = torch.zeros(self.num_nodes, dtype=torch.bool)
+        for row in rows:
+            seen[torch.from_numpy(row.nodes)] = True
+        if 2 * int(seen.sum()) > self.num_nodes:
+            seen.fill_(True)  # then keys and values are used where they lie, instead of copied
+        union, place_of = seen.nonzero().flatten(), seen.cumsum(0) - 1
         places = [place_of[torch.from_numpy(row.nodes)] for row in rows]
         values, scores = select(self._value, union), self._scores(root, union)
         attention = values.new_zeros(self.heads, len(rows), len(union))  # [H, K + 1, n]
@@ -118,7 +119,9 @@ class Explainer:
         sums = torch.bmm(attention, values).transpose(0, 1)  # STA_0 .. STA_K: [K + 1, H, c]
         gate = self._gate[..., None]
         maps = gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
-        levels = zip(maps, _mapped(maps, sums), attention.unbind(1), places, strict=True)
+        levels = zip(
+            maps, (maps @ sums[..., None]).squeeze(-1), attention.unbind(1), places, strict=True
+        )
         return [Level(hop, *level, union, values) for hop, level in enumerate(levels)]
 
     def _everywhere(self, root: int, output_map: Tensor) -> Level:
@@ -130,7 +133,7 @@ class Explainer:
         mass = torch.ones(len(nodes), dtype=torch.float64)
         attention = self._shares(mass, self._scores(root, nodes), eps)
         values, places = select(self._value, nodes), torch.arange(len(nodes))
-        total = _mapped(output_map, torch.bmm(attention.unsqueeze(1), values).squeeze(1))
+        total = (output_map @ torch.bmm(attention.unsqueeze(1), values).mT).squeeze(-1)
         return Level(GLOBAL, output_map, total, attention, places, nodes, values)
 
     def _scores(self, root: int, nodes: Tensor) -> Tensor:
@@ -144,25 +147,8 @@ class Explainer:
         return ops.roots.shares(mass, scores.t(), eps, self._softmax).t().to(self._value)
 
 
-def _linear(part: nn.Module, value: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Map [H, C, width] and constant [C] of a part that is linear in heads [N, H, width]."""
-    zeros = value.new_zeros(1, value.size(1), width)
-    derivative = torch.autograd.functional.jacobian(part, zeros)[0, :, 0]  # [C, H, width]
-    return derivative.transpose(0, 1).cpu(), part(zeros)[0].to(zeros).cpu()
-
-
-def _union(nodes: list[np.ndarray], num_nodes: int) -> Tensor:
-    """All nodes of some levels, ascending; all of the graph where that is most of them anyway.
-
-    Then keys and values are used where they lie, instead of copied.
-    """
-    seen = np.zeros(num_nodes, dtype=bool)
-    for level in nodes:
-        seen[level] = True
-    reached = np.flatnonzero(seen)
-    return torch.arange(num_nodes) if 2 * len(reached) > num_nodes else torch.from_numpy(reached)
-
-
-def _mapped(output_map: Tensor, sums: Tensor) -> Tensor:
-    """[..., C, c], [..., c] -> [..., C]."""
-    return torch.einsum("...oc,...c->...o", output_map, sums)
+def _linear(mix: HeadMix, value: Tensor) -> tuple[Tensor, Tensor]:
+    """The map [H, C, width] and the constant [C] that a mix of heads is, as it is linear."""
+    zeros = value.new_zeros(1, mix.heads, mix.width)
+    derivative = torch.autograd.functional.jacobian(mix, zeros)[0, :, 0]  # [C, H, width]
+    return derivative.transpose(0, 1).cpu(), mix(zeros)[0].to(zeros).cpu()

@@ -62,9 +62,7 @@ class STAConv(nn.Module):
         backend: see :func:`subtree_attention.subtree_attention`.
 
     Shapes:
-        - x: `[N, in_channels]`, dense, `torch.sparse_csr` or :class:`SparseFeatures`;
-          edge_index: any adjacency that :class:`Graph` takes, or a Graph, which saves building it
-          at every call
+        - x: `[N, in_channels]`, dense, `torch.sparse_csr` or :class:`SparseFeatures`
         - result: `[N, out_channels]`
 
     As the `conv` of PyG's `GPSConv` it gets no `batch`: STA itself stays within connected
@@ -118,7 +116,7 @@ class STAConv(nn.Module):
         sizes = heads, self.aggregation.width, out_channels
         how = {"dropout": dropout, "bias": bias}
         self.head_mix = HeadMix.pick("head_mix", head_mix, HEAD_MIXES, *sizes, **how)
-        self.beside = GlobalAttention(channels, out_channels) if global_attention else None
+        self.beside = GlobalAttention(heads, channels, out_channels) if global_attention else None
         self._graph: Graph | None = None
 
     def reset_parameters(self) -> None:
@@ -145,8 +143,8 @@ class STAConv(nn.Module):
         """Run the layer.
 
         Args:
-            x: `[N, in_channels]`, dense or sparse.
-            edge_index: any adjacency that :class:`Graph` takes, or a Graph.
+            x: `[N, in_channels]`
+            edge_index: any adjacency that :class:`Graph` takes, or a Graph, which saves building it.
             edge_weight: `[E]`, with an edge_index only.
             batch: `[N]`, the graph of each node, for global attention; without it all nodes
                 attend to each other. STA itself never leaves a connected component.
@@ -201,8 +199,19 @@ class STAConv(nn.Module):
     def as_graph(self, adjacency: Any, edge_weight: Tensor | None, x: Features) -> Graph:
         """The Graph to walk on: the one given, the cached one, or a new one."""
         if isinstance(adjacency, Graph):
-            self._check_given_graph(adjacency, edge_weight)
             graph = adjacency
+            if edge_weight is not None:
+                raise ValueError("a Graph has its weights already: leave edge_weight out")
+            if self.transition not in ("auto", graph.transition):
+                raise ValueError(
+                    f"this layer was made with transition={self.transition!r}, but the Graph has "
+                    f"transition={graph.transition!r}: leave one of them out"
+                )
+            if self.self_loops and not graph.self_loops:
+                raise ValueError(
+                    "this layer was made with self_loops=True, but the Graph without: "
+                    "make the Graph with self_loops=True"
+                )
         elif self._graph is not None:
             graph = self._graph = self._graph.to(x.device)
         else:
@@ -221,20 +230,6 @@ class STAConv(nn.Module):
             query, key, value, graph, self.hops, weights, self.feature_map, self.eps, self.backend
         )
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
-
-    def _check_given_graph(self, graph: Graph, edge_weight: Tensor | None) -> None:
-        if edge_weight is not None:
-            raise ValueError("a Graph has its weights already: leave edge_weight out")
-        if self.transition not in ("auto", graph.transition):
-            raise ValueError(
-                f"this layer was made with transition={self.transition!r}, but the Graph has "
-                f"transition={graph.transition!r}: leave one of them out"
-            )
-        if self.self_loops and not graph.self_loops:
-            raise ValueError(
-                "this layer was made with self_loops=True, but the Graph without: "
-                "make the Graph with self_loops=True"
-            )
 
     def __repr__(self) -> str:
         return (

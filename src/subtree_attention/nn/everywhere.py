@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
 from ..ops import recurrence
-from .linear import Linear
-from .parts import reset_children
+from .heads import SumMix
 
 
 def global_attention(
@@ -65,31 +64,23 @@ def global_attention(
     return out.squeeze(-2) if squeeze else out
 
 
-class GlobalAttention(nn.Module):
+class GlobalAttention(SumMix):
     r"""SA beside STA: :math:`\alpha_T \sum_h \mathrm{SA}^h`, with a learned :math:`\alpha_T`.
 
-    The heads are summed and not gated; where values are not as wide as the output, a linear map
-    without bias widens them.
-
-    Args:
-        channels: c, the width of a value.
-        out_channels: the width of the result.
+    The heads, which :func:`global_attention` gives, are summed and not gated; where they are not
+    as wide as the output, a linear map without bias widens them.
     """
 
-    def __init__(self, channels: int, out_channels: int) -> None:
-        super().__init__()
+    def __init__(self, heads: int, width: int, out_channels: int) -> None:
+        super().__init__(heads, width, out_channels, bias=False)
         self.weight = nn.Parameter(torch.ones(()))
-        same = channels == out_channels
-        self.lin = None if same else Linear(channels, out_channels, bias=False)
 
     def reset_parameters(self) -> None:
+        super().reset_parameters()
         nn.init.ones_(self.weight)
-        reset_children(self)
 
     def forward(self, heads: Tensor) -> Tensor:
-        """What :func:`global_attention` gives, [N, H, c] -> [N, out_channels]."""
-        out = heads.sum(1).to(self.weight.dtype)
-        return self.weight * (out if self.lin is None else self.lin(out))
+        return self.weight * super().forward(heads).to(self.weight.dtype)
 
 
 def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:

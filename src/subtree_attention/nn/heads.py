@@ -88,8 +88,8 @@ class HeadMix(Part):
     def forward(self, heads: Tensor) -> Tensor: ...
 
 
-class _Mapped(HeadMix):
-    """Heads joined into one row, then dropout and :math:`W_O`.
+class LinearMix(HeadMix):
+    r""":math:`[\mathrm{head}^1, \ldots, \mathrm{head}^H] W_O`, after dropout.
 
     Heads that come out of `join` as they were, and as wide as the output, need no :math:`W_O`.
 
@@ -110,9 +110,9 @@ class _Mapped(HeadMix):
         needed = not columns == width == out_channels
         self.lin = Linear(columns, out_channels, bias) if needed else None
 
-    @abstractmethod
     def join(self, heads: Tensor) -> Tensor:
         """[N, H, width] -> [N, columns]."""
+        return heads.flatten(1)
 
     def forward(self, heads: Tensor) -> Tensor:
         out = self.join(heads)
@@ -121,14 +121,7 @@ class _Mapped(HeadMix):
         return self.lin(F.dropout(out, self.dropout, self.training).to(self.lin.weight.dtype))
 
 
-class LinearMix(_Mapped):
-    r""":math:`[\mathrm{head}^1, \ldots, \mathrm{head}^H] W_O`, after dropout."""
-
-    def join(self, heads: Tensor) -> Tensor:
-        return heads.flatten(1)
-
-
-class SumMix(_Mapped):
+class SumMix(LinearMix):
     r""":math:`\sum_h \mathrm{head}^h`, and :math:`W_O` where that is not as wide as the output."""
 
     def join(self, heads: Tensor) -> Tensor:
