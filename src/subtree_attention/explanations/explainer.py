@@ -71,7 +71,8 @@ class Explainer:
         with evaluating(model):
             hidden = model.hidden(x) if isinstance(model, STAGNN) else as_features(x)
             graph = conv.as_graph(edge_index, edge_weight, hidden)
-            query, key, value, _ = ops.one_dtype(*conv.project(hidden), None)
+            query, key, value = conv.project(hidden)
+            query, key, value, _ = ops.one_dtype(query, key, value, None)
             with ops.full_precision(query):
                 query, key = ops.map_features(conv.feature_map, query, key)
                 # What stands between a head's values and the logits, like what follows copied.
@@ -119,9 +120,8 @@ class Explainer:
         sums = torch.bmm(attention, values).transpose(0, 1)  # STA_0 .. STA_K: [K + 1, H, c]
         gate = self._gate[..., None]
         maps = gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
-        levels = zip(
-            maps, (maps @ sums[..., None]).squeeze(-1), attention.unbind(1), places, strict=True
-        )
+        totals = (maps @ sums[..., None]).squeeze(-1)  # [K + 1, H, C]
+        levels = zip(maps, totals, attention.unbind(1), places, strict=True)
         return [Level(hop, *level, union, values) for hop, level in enumerate(levels)]
 
     def _everywhere(self, root: int, output_map: Tensor) -> Level:

@@ -193,9 +193,7 @@ class Explanation:
         source is seen: all walks together are what the attention counts.
         """
         self.level(_check.integer("hop", hop, 0))  # or there is no such hop
-        nodes = self._reached[hop].nodes  # ascending
-        place = int(np.searchsorted(nodes, source))
-        if place == len(nodes) or nodes[place] != source:
+        if source not in self._reached[hop].nodes:
             raise ValueError(f"no walk of {hop} steps leads from node {source} to {self.root}")
         if hop >= len(self._best):  # deeper levels cost most, and few ask for them
             self._best = self._walks.best(self._reached[: hop + 1])

@@ -45,9 +45,8 @@ class Walks:
         """log |A^T|, rows send. Logarithms, because a product of many small numbers may be 0."""
         transpose = sp.csr_array(self.matrix.T)
         # An entry of 1 becomes 0, which is stored all the same.
-        return sp.csr_array(
-            (np.log(np.abs(transpose.data)), transpose.indices, transpose.indptr), transpose.shape
-        )
+        transpose.data = np.log(np.abs(transpose.data))
+        return transpose
 
     def reach(self, root: int, hops: int) -> list[Reach]:
         """Row `root` of A^0 .. A^hops: O(edges of the reached nodes) a hop."""
@@ -72,9 +71,9 @@ class Walks:
             before[reached[hop - 1].nodes] = best[-1]
             steps = self._log_transpose[reached[hop].nodes]  # every row has an entry
             candidates = steps.data + before[steps.indices]
-            # reduceat needs a first entry even where no row is left
-            empty = not len(candidates)
-            best.append(candidates if empty else np.maximum.reduceat(candidates, steps.indptr[:-1]))
+            if len(candidates):  # reduceat needs a first entry
+                candidates = np.maximum.reduceat(candidates, steps.indptr[:-1])
+            best.append(candidates)
         return best
 
     def trace(self, reached: list[Reach], best: list[np.ndarray], hop: int, source: int) -> Walk:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .. import _check
 from .heads import GATES, HeadGate, NoGate
-from .parts import Part
+from .parts import Part, keep_fixed
 
 
 class HopAggregation(Part):
@@ -59,19 +59,7 @@ class HopAggregation(Part):
         """
 
 
-class _WeightedSum(HopAggregation):
-    @abstractmethod
-    def hop_weights(self) -> Tensor: ...
-
-    def forward(self, levels: Tensor) -> Tensor:
-        weights = self.hop_weights().expand(-1, self.heads)
-        return torch.einsum("knhc,kh->nhc", levels, weights)
-
-    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
-        return self.hop_weights()[..., None, None] * mix
-
-
-class GPR(_WeightedSum):
+class GPR(HopAggregation):
     r""":math:`\sum_k \alpha_k \mathrm{STA}_k`, alpha learned from 1."""
 
     def __init__(self, hops: int, heads: int, channels: int) -> None:
@@ -82,23 +70,25 @@ class GPR(_WeightedSum):
         nn.init.ones_(self.alpha)
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
-        yield self.alpha
+        return self.parameters()
 
     def hop_weights(self) -> Tensor:
         return self.alpha[:, None]
 
+    def forward(self, levels: Tensor) -> Tensor:
+        weights = self.hop_weights().expand(-1, self.heads)
+        return torch.einsum("knhc,kh->nhc", levels, weights)
 
-class Sum(_WeightedSum):
-    r""":math:`\sum_k \mathrm{STA}_k`."""
+    def per_level(self, mix: Tensor, levels: Tensor) -> Tensor:
+        return self.hop_weights()[..., None, None] * mix
 
-    ones: Tensor
+
+class Sum(GPR):
+    r""":math:`\sum_k \mathrm{STA}_k`: alpha stays 1 and is not saved."""
 
     def __init__(self, hops: int, heads: int, channels: int) -> None:
         super().__init__(hops, heads, channels)
-        self.register_buffer("ones", torch.ones(hops + 1, 1), persistent=False)
-
-    def hop_weights(self) -> Tensor:
-        return self.ones
+        keep_fixed(self, "alpha")
 
 
 class Concat(HopAggregation):

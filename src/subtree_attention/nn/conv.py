@@ -144,7 +144,7 @@ class STAConv(nn.Module):
 
         Args:
             x: `[N, in_channels]`
-            edge_index: any adjacency that :class:`Graph` takes, or a Graph, which saves building it.
+            edge_index: any adjacency that :class:`Graph` takes, or a Graph, which saves time.
             edge_weight: `[E]`, with an edge_index only.
             batch: `[N]`, the graph of each node, for global attention; without it all nodes
                 attend to each other. STA itself never leaves a connected component.
@@ -191,10 +191,9 @@ class STAConv(nn.Module):
         weights = self.aggregation.hop_weights()
         return None if weights is None else weights * self.gate()
 
-    def project(self, x: Features) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Features) -> list[Tensor]:
         """Queries and keys [N, H, d], before the feature map, and values [N, H, c]."""
-        query, key, value = project(x, self.heads, self.lin_query, self.lin_key, self.lin_value)
-        return query, key, value
+        return project(x, self.heads, self.lin_query, self.lin_key, self.lin_value)
 
     def as_graph(self, adjacency: Any, edge_weight: Tensor | None, x: Features) -> Graph:
         """The Graph to walk on: the one given, the cached one, or a new one."""

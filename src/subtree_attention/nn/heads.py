@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .. import _check
 from .linear import Linear
-from .parts import Part
+from .parts import Part, keep_fixed
 
 
 class HeadGate(Part):
@@ -55,17 +55,12 @@ class PlainGate(HeadGate):
         return self.table
 
 
-class NoGate(HeadGate):
-    """All heads count alike."""
-
-    ones: Tensor
+class NoGate(PlainGate):
+    """All heads count alike: the table stays 1 and is not saved."""
 
     def __init__(self, hops: int, heads: int) -> None:
         super().__init__(hops, heads)
-        self.register_buffer("ones", torch.ones(hops + 1, heads), persistent=False)
-
-    def forward(self) -> Tensor:
-        return self.ones
+        keep_fixed(self, "table")
 
 
 GATES: dict[str, type[HeadGate]] = {"softmax": SoftmaxGate, "plain": PlainGate, "none": NoGate}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -106,22 +105,21 @@ class Linear(nn.Module):
         return f"{self.in_channels}, {self.out_channels}, bias={self.bias is not None}"
 
 
-def project(x: Features, heads: int, *lins: Any) -> tuple[Tensor, ...]:
+def project(x: Features, heads: int, *lins: Any) -> list[Tensor]:
     """Several linear maps of the same x, the columns of each shared out to heads: -> [N, H, .].
 
     Of dense x they are one product instead of several small ones. Maps that are more than a weight
     and a bias (lazy, hooked, dropping, replaced by the user) are called one by one.
     """
     x = as_features(x)
-    outs: Iterable[Tensor]
     if not isinstance(x, Tensor) or not all(map(_is_plain, lins)):
         outs = [lin(x) for lin in lins]
     else:
         lins[0].check(x)
         weight = torch.cat([lin.weight for lin in lins])
         bias = None if lins[0].bias is None else torch.cat([lin.bias for lin in lins])
-        outs = F.linear(x, weight, bias).split([lin.out_channels for lin in lins], dim=-1)
-    return tuple(out.unflatten(-1, (heads, -1)) for out in outs)
+        outs = [*F.linear(x, weight, bias).split([lin.out_channels for lin in lins], dim=-1)]
+    return [out.unflatten(-1, (heads, -1)) for out in outs]
 
 
 def _is_plain(lin: Any) -> bool:

@@ -51,3 +51,10 @@ def reset_children(module: nn.Module) -> None:
     for child in module.children():
         own = getattr(child, "reset_parameters", None)
         own() if callable(own) else reset_children(child)
+
+
+def keep_fixed(module: nn.Module, name: str) -> None:
+    """Make a parameter a constant, which is neither learned nor saved."""
+    value = getattr(module, name).detach()
+    delattr(module, name)
+    module.register_buffer(name, value, persistent=False)
