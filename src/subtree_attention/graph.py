@@ -6,8 +6,9 @@ compressed rows, built once; the operator needs nothing else of a graph.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -26,6 +27,8 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
+_MADE = "_made_"
+"""How attributes begin that can be made again."""
 
 
 def untraced(function: T) -> T:
@@ -150,7 +153,6 @@ class Graph:
         rowptr, col, order = transposed(self._receive.rowptr, self._receive.col, self.num_nodes)
         self._send = _Pattern(rowptr, col, None if weight is None else weight[order])
         self._source_scale, self._target_scale = self._scales()
-        self._cache: dict[Hashable, Any] = {}
 
     @property
     def num_edges(self) -> int:
@@ -237,7 +239,6 @@ class Graph:
         moved._send = _Pattern(*map(move, self._send))
         moved._source_scale = move(self._source_scale)
         moved._target_scale = move(self._target_scale)
-        moved._cache = {}
         return moved
 
     def cached(self, key: Hashable, make: Callable[[Graph], T]) -> T:
@@ -246,19 +247,22 @@ class Graph:
         It may ask the host, also where `torch.compile` meets it first. `make` is a function of a
         module, or a partial of one; the key says what it makes.
         """
-        self._ensure(key, make)
-        return self._cache[key]
+        return getattr(self, self._made(key, make))
 
     @untraced
-    def _ensure(self, key: Hashable, make: Callable[[Graph], Any]) -> None:
-        if key not in self._cache:
+    def _made(self, key: Hashable, make: Callable[[Graph], Any]) -> str:
+        """The attribute in which it is kept: a dictionary would be to a compiler what it was when
+        that looked first."""
+        name = _attribute(key)
+        if name not in self.__dict__:
             # Kept for later calls, which may train: not as tensors of an inference mode.
             with torch.inference_mode(False):
-                self._cache[key] = make(self)
+                self.__dict__[name] = make(self)
+        return name
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles leave out what can be computed again."""
-        return {**self.__dict__, "_cache": {}}
+        return {name: part for name, part in vars(self).items() if not name.startswith(_MADE)}
 
     def __repr__(self) -> str:
         return (
@@ -279,6 +283,11 @@ class Graph:
     def _entries(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The entries of the matrix and of its transpose, rounded once from float64."""
         return self.cached(("entries", dtype), partial(_entries, dtype=dtype))
+
+
+@cache  # asked for in every call of the operator
+def _attribute(key: Hashable) -> str:
+    return _MADE + re.sub(r"\W+", "_", str(key))
 
 
 def index_dtype(*sizes: int) -> torch.dtype:

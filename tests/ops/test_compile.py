@@ -1,6 +1,7 @@
 """The operator under `torch.compile(fullgraph=True)`: no graph break, the same numbers."""
 
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -40,3 +41,20 @@ def test_compiled_equals_eager(compiler, weighted, device):
     expected = output_and_gradients(operator(*inputs.all()), inputs.all())
     # What the compiler fuses around the operator may round differently, by some 2^-53.
     assert_all_close(actual, expected, 1e-14)
+
+
+def _numbers(graph, first):
+    return (torch.arange(3, device=graph.device) + first,)
+
+
+def test_what_a_graph_remembers_may_be_made_inside_compiled_code(device):
+    """Several things, of which the compiler sees one after the other: as a GPU's schedules are."""
+    graph = EDGES["directed-weighted"].graph(device=device)
+
+    def derived(x):
+        found = [graph.cached(("numbers", n), partial(_numbers, first=n))[0] for n in (1, 7)]
+        return x * found[0] + found[1] + graph.matrix().weight[:3]
+
+    x = torch.ones(3, device=device)
+    compiled = torch.compile(derived, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), derived(x))
