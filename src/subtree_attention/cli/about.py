@@ -9,18 +9,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from .. import __version__
-from .app import DATA, app, options, out_console
+from .app import app, command, out_console
 
 
-@app.command()
-@options(data=DATA)
-def datasets(*, data: dict[str, Any]) -> None:
+@command()
+def datasets() -> None:
     """List the graphs: their sizes, whether they are here, and where they are looked for."""
     from .. import datasets as graphs
+    from ..show.tables import numbers
 
-    table = Table()
-    for column in ("name", "nodes", "edges", "features", "classes", "homophily", "here?"):
-        table.add_column(column, justify="left" if column in ("name", "here?") else "right")
+    headings = ("name", "nodes", "edges", "features", "classes", "homophily", "here?")
+    table = numbers(*headings, texts=("name", "here?"))
     places = []
     for name in graphs.names():
         info, place = graphs.info(name), graphs.where(name)
@@ -53,9 +52,7 @@ def info() -> None:
     table.add_row("device", f"{device.type}: {about['device']}")
     table.add_row("threads", str(about["threads"]))
     out_console.print(table)
-    backends = Table(title="backends of the operator")
-    for column in ("backend", "cpu", "cuda", "what"):
-        backends.add_column(column)
+    backends = Table("backend", "cpu", "cuda", "what", title="backends of the operator")
     for name, backend in BACKENDS.items():
         cells = []
         for kind in ("cpu", "cuda"):
@@ -69,19 +66,19 @@ def info() -> None:
     out_console.print(f"auto picks '{about['backend']}' on {device.type}")
 
 
-def _moved(name: str) -> None:
+MOVED: Any = {"hidden": True, "context_settings": {"ignore_unknown_options": True}}
+
+
+@app.command("bench", **MOVED)
+@app.command("reproduce", **MOVED)
+def moved(
+    called: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None
+) -> None:
     """A command that is not installed any more says where it is."""
-
-    @app.command(name, hidden=True, context_settings={"ignore_unknown_options": True})
-    def moved(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
-        raise ValueError(
-            f"'sta {name}' is not installed: in a checkout, python -m experiments "
-            f"{' '.join([name, *(words or [])])}"
-        )
-
-
-for _name in ("bench", "reproduce"):
-    _moved(_name)
+    again = " ".join([str(called.info_name), *(words or [])])
+    raise ValueError(
+        f"'sta {called.info_name}' is not installed: in a checkout, python -m experiments {again}"
+    )
 
 
 def _version(value: bool) -> None:

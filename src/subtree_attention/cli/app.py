@@ -6,12 +6,13 @@ run are options by themselves, made from the dataclasses of `config`.
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -37,83 +38,81 @@ out_console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
 
 Options = Mapping[str, tuple[Any, Any]]
-"""Name -> what it is, as typer reads it, and its default."""
+"""Name -> what it is, as typer reads it, and its default: see `option`."""
+Given = dict[str, Any]
+"""The options of a group that are not the default."""
 
 # --------------------------------------------------------------------------- groups of options
 
 
+def option(
+    kind: Any, help: str, *names: str, default: Any = None, panel: str | None = None, **more: Any
+) -> tuple[Any, Any]:
+    """An option of a group."""
+    about = typer.Option(*names, help=help, rich_help_panel=panel, **more)
+    return Annotated[kind if default is not None else kind | None, about], default
+
+
 def options(**groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command take groups of options: each as a dictionary of what was given.
+    """Let a command take groups of options: each as a dictionary of what was given, if it asks.
 
     >>> @options(settings=MODEL)  # doctest: +SKIP
-    ... def command(graph: str, settings: dict[str, Any]) -> None: ...
+    ... def command(graph: str, settings: Given) -> None: ...
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters
-        shown: list[inspect.Parameter] = []
-        for name, parameter in own.items():
-            group = groups.get(name, {name: (parameter.annotation, parameter.default)})
-            shown += [
-                inspect.Parameter(
-                    each, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
-                )
-                for each, (kind, default) in group.items()
-            ]
+        own = signature(command, eval_str=True).parameters
+        alone = {name: {name: (it.annotation, it.default)} for name, it in own.items()}
+        shown = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for group in {**alone, **groups}.values()
+            for name, (kind, default) in group.items()
+        ]
 
         @wraps(command)
         def call(**given: Any) -> None:
-            gathered = {}
             for name, group in groups.items():
                 values = {each: given.pop(each) for each in group}
-                gathered[name] = {n: v for n, v in values.items() if v != group[n][1]}
-            command(**given, **gathered)
+                if name in own:
+                    given[name] = {n: v for n, v in values.items() if v != group[n][1]}
+            command(**given)
 
-        call.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        call.__signature__ = Signature(shown)  # type: ignore[attr-defined]
         call.__annotations__ = {}
         return call
 
     return decorate
 
 
-def setting_options(kind: type[Settings], panel: str, *, leave_out: str = "") -> Options:
+def setting_options(kind: type[Settings], panel: str) -> Options:
     """An option for each setting; None, the default, leaves it to the recipe."""
     hints = get_type_hints(kind)
     return {
-        about.name: (
-            Annotated[
-                hints[about.name] | None, typer.Option(help=_help(about), rich_help_panel=panel)
-            ],
-            None,
-        )
-        for about in fields(kind)
-        if about.name != leave_out
+        each.name: option(hints[each.name], _help(each), panel=panel)
+        for each in fields(kind)
+        if each.metadata  # the graph has none: it is an argument
     }
 
 
 def _help(about: Any) -> str:
     """What a setting is, and the values it may have."""
-    names = list(about.metadata["words"] or ())
-    if not names:
-        return about.metadata["help"]
-    return f"{about.metadata['help']}: {', '.join(names[:-1])} or {names[-1]}."
+    help, names = about.metadata["help"], list(about.metadata["words"] or ())
+    return f"{help}: {', '.join(names[:-1])} or {names[-1]}." if names else help
 
 
-MODEL = "Model (default: the graph's recipe)"
 TRAINING = "Training (default: the graph's recipe)"
 SETTINGS: Options = {
     **setting_options(FitSettings, TRAINING),
     **setting_options(NodeClassification, TRAINING),
-    **setting_options(DataSettings, TRAINING, leave_out="graph"),
-    **setting_options(STAGNNSettings, MODEL),
+    **setting_options(DataSettings, TRAINING),
+    **setting_options(STAGNNSettings, "Model (default: the graph's recipe)"),
 }
 
 
 def table_option(kind: Any, help: str, *names: str) -> tuple[Any, Any]:
-    return Annotated[kind | None, typer.Option(*names, help=help, rich_help_panel=TABLES)], None
+    return option(kind, help, *names, panel="Your own tables")
 
 
-TABLES = "Your own tables"
 NEW_TABLES: Options = {
     "nodes": table_option(Path, "Table of the nodes, a row each: .csv, .tsv or .parquet."),
     "edges": table_option(Path, "Table of the edges, a row each."),
@@ -123,7 +122,7 @@ NEW_TABLES: Options = {
 }
 
 
-def _finds_data(variable: str) -> Callable[[Path | None], Path | None]:
+def _folder(variable: str, help: str) -> tuple[Any, Any]:
     """Where graphs are looked for is said by the environment, here and in other processes."""
 
     def told(folder: Path | None) -> Path | None:
@@ -131,12 +130,7 @@ def _finds_data(variable: str) -> Callable[[Path | None], Path | None]:
             os.environ[variable] = str(folder)
         return folder
 
-    return told
-
-
-def _folder(variable: str, help: str) -> tuple[Any, Any]:
-    found = typer.Option(help=help, rich_help_panel="Data", callback=_finds_data(variable))
-    return Annotated[Path | None, found], None
+    return option(Path, help, panel="Data", callback=told)
 
 
 DATA: Options = {
@@ -147,24 +141,36 @@ DATA: Options = {
         "STA_MIRROR", "Offline copy of the raw files, only read; default: env STA_MIRROR."
     ),
 }
+
+
+def command(**groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of `sta` with groups of options; the last says where data is."""
+    return lambda function: app.command()(options(**groups, data=DATA)(function))
+
+
 Device = Annotated[
     str, typer.Option(help="cpu, cuda, cuda:1, ... or auto (a GPU if there is one).")
 ]
 PLACE: Options = {
     "device": (Device, "auto"),
-    "capture": (
-        Annotated[
-            bool,
-            typer.Option(help="On a GPU, replay epochs as CUDA graphs: the same numbers, sooner."),
-        ],
-        True,
+    "capture": option(
+        bool, "On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.", default=True
     ),
-    "together": (
-        Annotated[int | None, typer.Option(help="Runs that share a GPU at a time. [default: 5]")],
-        None,
-    ),
+    "together": option(int, r"Runs that share a GPU at a time. \[default: 5]"),
 }
-RunFolder = Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")]
+
+
+def _finished(folder: Path) -> Path:
+    """Before anything else: where there is no run, nothing can be written or shown."""
+    from ..runs.folder import finished_runs
+
+    finished_runs(folder)
+    return folder
+
+
+RunFolder = Annotated[
+    Path, typer.Argument(help="A folder that 'sta train' wrote.", callback=_finished)
+]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file.")]
 
 # ----------------------------------------------------------------------------------- displays
@@ -182,13 +188,11 @@ def say(line: str, console: Console = out_console) -> None:
     console.print(line, soft_wrap=True, markup=False)
 
 
-def command_words(name: str, given: Mapping[str, Any]) -> Iterator[str]:
+def command_words(name: str, given: Mapping[str, Any]) -> str:
     """A command line again: options that are None or False are left out."""
-    import shlex
-
-    yield name
-    for option, value in given.items():
+    words = [name]
+    for each, value in given.items():
         if value is not None and value is not False:
-            yield "--" + option.replace("_", "-")
-            if value is not True:
-                yield shlex.quote(str(value))
+            words.append("--" + each.replace("_", "-"))
+            words += [] if value is True else [shlex.quote(str(value))]
+    return " ".join(words)

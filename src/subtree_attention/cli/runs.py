@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from .. import _check
-from .app import (
-    DATA,
-    NEW_TABLES,
-    Device,
-    Force,
-    Options,
-    RunFolder,
-    app,
-    options,
-    out_console,
-    say,
-    table_option,
-)
+from . import app as sta
+from .app import Device, Force, Given, RunFolder, command, option, say, table_option
 
-TABLES: Options = {
-    **NEW_TABLES,
-    "join": table_option(
-        bool, "The new nodes join the graph of the run; edges may end in both.", "--join"
+JOIN = "The new nodes join the graph of the run; edges may end in both."
+TABLES: sta.Options = {**sta.NEW_TABLES, "join": table_option(bool, JOIN, "--join")}
+ASKED: sta.Options = {
+    "top": option(int, "Nodes to name in each level.", default=5),
+    "hops": option(int, r"Name nodes up to this hop only. \[default: all]"),
+    "cls": option(
+        str, r"Class to explain, by name or number. \[default: the predicted one]", "--class"
+    ),
+    "by": option(
+        str,
+        "Which nodes are named: those with the largest 'share' of the attention, or the largest "
+        "'contribution' to the logit, of either sign.",
+        default="share",
     ),
 }
+Predictions = Annotated[Path, typer.Option(help="File to write: .csv, or .parquet.")]
 
 
-def _check_tables(tables: dict[str, Any]) -> None:
+def _check_tables(tables: Given) -> None:
     if tables and not tables.keys() & {"nodes", "edges"}:
         raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
 
 
-@app.command()
-@options(data=DATA)
-def evaluate(run: RunFolder, *, device: Device = "auto", data: dict[str, Any]) -> None:
+@command()
+def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
     """Load the models of a run folder again and score them on their splits.
 
     Prints the stored test score beside the one computed now; then accuracy, macro F1, ROC-AUC and
@@ -48,23 +46,19 @@ def evaluate(run: RunFolder, *, device: Device = "auto", data: dict[str, Any]) -
     from ..show.scores import show_confusion, show_quality, show_scores
 
     scores = score_again(run, device=device)
-    show_scores(scores, out_console)
-    show_quality(scores, out_console)
-    show_confusion(scores, run, out_console)
+    show_scores(scores, sta.out_console)
+    show_quality(scores, sta.out_console)
+    show_confusion(scores, run, sta.out_console)
 
 
-@app.command()
-@options(tables=TABLES, data=DATA)
+@command(tables=TABLES)
 def predict(
     run: RunFolder,
     *,
-    out: Annotated[
-        Path, typer.Option(help="File to write: .csv, or .parquet.", show_default=True)
-    ] = Path("predictions.csv"),
-    tables: dict[str, Any],
+    out: Predictions = Path("predictions.csv"),
+    tables: Given,
     force: Force = False,
     device: Device = "auto",
-    data: dict[str, Any],
 ) -> None:
     """Predict the class of every node, with the probability of each class.
 
@@ -72,62 +66,40 @@ def predict(
     temperature on its validation nodes. Nothing is trained. New tables need the columns that the
     model was trained on. Of a graph of the registry, ids are the numbers of the nodes.
 
+    \b
     [bold]Examples[/bold]
-
     sta predict runs/mine --out predictions.csv        id, prediction, a column for each class
-
     sta predict runs/mine --nodes new.csv --edges new_edges.csv          another graph
-
     sta predict runs/mine --nodes new.csv --edges new_edges.csv --join   new nodes of the same
     """
     from ..runs import predict as predict_nodes
-    from ..runs.folder import finished_runs
     from ..runs.predictions import check_target, write
     from ..show.scores import known_labels, show_calibration
     from ..show.tables import show
 
-    finished_runs(run)  # first: where there is no run, nothing can be written
     check_target(out, force)
     _check_tables(tables)
     predictions = predict_nodes(run, **tables, device=device)
     if predictions.notes is not None:
-        show(predictions.notes, out_console)
+        show(predictions.notes, sta.out_console)
         line = known_labels(predictions)
         if line:
-            out_console.print(line)
-    show_calibration(predictions.calibration, out_console)
+            sta.out_console.print(line)
+    show_calibration(predictions.calibration, sta.out_console)
     write(predictions, out, force)
     say(f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}")
 
 
-@app.command()
-@options(tables=TABLES, data=DATA)
+@command(asked=ASKED, tables=TABLES)
 def explain(
     run: RunFolder,
     node: Annotated[
         str, typer.Argument(help="The node: its id, or its number where nodes have no ids.")
     ],
     *,
-    top: Annotated[int, typer.Option(help="Nodes to name in each level.")] = 5,
-    hops: Annotated[
-        int | None, typer.Option(help=r"Name nodes up to this hop only. \[default: all]")
-    ] = None,
-    cls: Annotated[
-        str | None,
-        typer.Option(
-            "--class", help=r"Class to explain, by name or number. \[default: the predicted one]"
-        ),
-    ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="Which nodes are named: those with the largest 'share' of the attention, or the "
-            "largest 'contribution' to the logit, of either sign."
-        ),
-    ] = "share",
+    asked: Given,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
-    tables: dict[str, Any],
-    data: dict[str, Any],
+    tables: Given,
 ) -> None:
     """Show why a node got its prediction: which nodes, hops and heads made its logit.
 
@@ -138,16 +110,12 @@ def explain(
     walk by which it is reached. Of several runs in the folder, the one with the best validation
     score is asked. Probabilities are calibrated, as everywhere.
 
+    \b
     [bold]Examples[/bold]
-
     sta explain runs/mine 7
-
     sta explain runs/mine 7 --top 10 --hops 2 --by contribution
-
     sta explain runs/mine 7 --class 3         why not class 3?
-
     sta explain runs/mine 7 --json > why.json
-
     sta explain runs/mine dan --nodes new.csv --edges new_edges.csv --join     a new node
     """
     import json
@@ -156,32 +124,27 @@ def explain(
     from ..runs import open
     from ..show import explanation
 
-    for name, value in (("top", top), ("hops", hops)):
-        if value is not None:
-            _check.integer(name, value, 0)
-    _check.known("order", by, ORDERS)
+    for name in ("top", "hops"):
+        _check.integer(name, asked.get(name, 0), 0)
+    _check.known("order", asked.get("by", ORDERS[0]), ORDERS)
     _check_tables(tables)
-    asked = open(run, device="cpu")
+    model = open(run, device="cpu")
     if tables:
-        asked = asked.on(asked.read_tables(**{"nodes": None, "edges": None, **tables})[0])
-    result = explanation.of_run(asked, node, cls, top, hops, by)
+        model = model.on(model.read_tables(**{"nodes": None, "edges": None, **tables})[0])
+    result = explanation.of_run(model, node, **asked)
     if as_json:
         typer.echo(json.dumps(result, indent=2, allow_nan=False))
     else:
-        out_console.print(explanation.show(result))
+        sta.out_console.print(explanation.show(result))
 
 
-@app.command()
-@options(data=DATA)
+@command()
 def report(
     run: RunFolder,
     *,
-    out: Annotated[Path, typer.Option(help="HTML file to write.", show_default=True)] = Path(
-        "report.html"
-    ),
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     force: Force = False,
     device: Device = "auto",
-    data: dict[str, Any],
 ) -> None:
     """Write a run as one HTML page: to read, to print, to send.
 
@@ -190,23 +153,19 @@ def report(
     and the mistakes that the model is most sure of, with the nodes that led to them. It needs no
     network and no scripts. Nothing is trained.
 
+    \b
     [bold]Examples[/bold]
-
     sta report runs/mine
-
     sta report runs/mine --out mine.html --force
     """
-    from ..runs.folder import finished_runs
     from ..show import report as page
 
-    finished_runs(run)  # first: where there is no run, nothing can be written
     page.check_target(out, force)
     page.write(page.gather(run, device=device), out, force)
     say(f"report of {run} written to {out}")
 
 
-@app.command()
-@options(data=DATA)
+@command()
 def explore(
     run: RunFolder,
     *,
@@ -214,7 +173,6 @@ def explore(
     open: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in your browser.")
     ] = True,
-    data: dict[str, Any],
 ) -> None:
     """Walk through a run in the browser: nodes, their subtrees, and what made their classes.
 
@@ -228,10 +186,9 @@ def explore(
     The page is for this machine only (127.0.0.1) and needs no network; Ctrl-C ends it. It needs
     pip install "subtree-attention\\[explore]".
 
+    \b
     [bold]Examples[/bold]
-
     sta explore runs/mine
-
     sta explore runs/mine --port 0 --no-open      any free port; open the address yourself
     """
     try:
@@ -246,10 +203,8 @@ def explore(
     import webbrowser
     from threading import Thread
 
-    from ..runs.folder import finished_runs
     from ..show.explore import Views
 
-    finished_runs(run)  # before a port is asked for
     with listen(port) as listening:  # first: a port that is taken is known at once
         views = Views.of_run(run)
         page = address(listening)

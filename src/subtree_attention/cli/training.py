@@ -9,29 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .app import (
-    DATA,
-    NEW_TABLES,
-    PLACE,
-    SETTINGS,
-    Options,
-    app,
-    command_words,
-    err_console,
-    options,
-    out_console,
-    progress,
-    say,
-    table_option,
-)
+from . import app as sta
+from .app import Given, command, option, say, table_option
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..datasets import Dataset
     from ..train.watch import Watch
 
-TABLES: Options = {
-    **NEW_TABLES,
+TABLES: sta.Options = {
+    **sta.NEW_TABLES,
     "target": table_option(str, "Column of the labels; empty where it is to be predicted."),
     "id": table_option(str, r"Column of the ids. \[default: id, else the first]", "--id"),
     "source": table_option(
@@ -56,62 +43,77 @@ TABLES: Options = {
         str, "Search settings for so long (90s, 20m, 2h) first, and train with the best."
     ),
 }
-OutFolder = Annotated[
-    Path | None, typer.Option(help="Folder of the results. [default: a new one under runs/]")
+HOW: sta.Options = {
+    "out": option(Path, r"Folder of the results. \[default: a new one under runs/]"),
+    "resume": option(
+        bool,
+        "Go on with a run that was stopped: that in --out, or the latest in runs/.",
+        "--resume",
+    ),
+    "checkpoint_seconds": option(float, "How often a run is saved on the way.", default=5.0),
+}
+PLAN: sta.Options = {
+    "method": option(
+        str,
+        "optuna (proposals that learn from the trials) or grid (every point).",
+        default="optuna",
+    ),
+    "space": option(
+        str, "paper (the paper's grid of 480 points) or wide (also the model).", default="paper"
+    ),
+    "runs": option(int, "Splits per trial: their mean score counts.", default=3),
+    "seed": option(int, "Of the proposals and of the first split.", default=0),
+}
+SEARCH: sta.Options = {
+    "trials": option(
+        int,
+        "Trials in all, those done before and by other processes included. "
+        r"\[default: the whole grid; with optuna 100, or as many as the budget allows]",
+    ),
+    "budget": option(str, "Time for this call, such as 90s, 20m, 2h or 1h30m."),
+    "prune": option(
+        bool,
+        "Give up trials whose first run is below the median after as many epochs as the patience. "
+        "Sooner done, but what learns slowly may be lost.",
+        "--prune",
+    ),
+    "final": option(
+        bool, "At the end train the best recipe by the protocol, and report test.", "--final"
+    ),
+    "out": option(Path, r"Folder of the search. \[default: runs/tune-GRAPH]"),
+}
+SHARED: sta.Options = {name: sta.SETTINGS[name] for name in ("epochs", "patience")}
+
+
+GraphName = Annotated[str, typer.Argument(help="A name from 'sta datasets'.")]
+GraphOrDigits = Annotated[
+    str | None, typer.Argument(help=r"A name from 'sta datasets'. \[default: digits]")
 ]
 
 
-@app.command()
-@options(settings=SETTINGS, tables=TABLES, place=PLACE, data=DATA)
+@command(settings=sta.SETTINGS, tables=TABLES, how=HOW, place=sta.PLACE)
 def train(
-    graph: Annotated[
-        str | None, typer.Argument(help="A name from 'sta datasets'. [default: digits]")
-    ] = None,
-    *,
-    settings: dict[str, Any],
-    tables: dict[str, Any],
-    out: OutFolder = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Go on with a run that was stopped: that in --out, or the latest in runs/.",
-        ),
-    ] = False,
-    checkpoint_seconds: Annotated[
-        float, typer.Option(help="How often a run is saved on the way.")
-    ] = 5.0,
-    place: dict[str, Any],
-    data: dict[str, Any],
+    graph: GraphOrDigits = None, *, settings: Given, tables: Given, how: Given, place: Given
 ) -> None:
     """Train STAGNN on a graph, and save everything.
 
     Settings that you do not give are the paper's for that graph.
 
+    \b
     [bold]Examples[/bold]
-
     sta train                          digits, five runs, about a minute
-
     sta train cora --runs 5            the paper's protocol on Cora
-
     sta train actor --hops 10 --gate none --out runs/mine
-
     sta train --resume                 go on with the run that was stopped last
 
+    \b
     [bold]Your own tables[/bold], one of nodes and one of edges:
-
     nodes.csv     id,age,city,label     edges.csv     source,target
-
     ........      ann,31,Rome,yes       ........      ann,bob
-
     ........      bob,,Oslo,no          ........      bob,cem
-
     ........      cem,45,Rome,          ........      cem,ann
-
     sta train --nodes nodes.csv --edges edges.csv --target label --out runs/mine
-
     sta train --nodes nodes.csv --edges edges.csv --target label --tune 20m
-
     sta predict runs/mine --out predictions.csv        also cem, who has no label
     """
     from ..runs import folder as files
@@ -119,9 +121,9 @@ def train(
     from ..train.fit import fit
     from ..train.jobs import Place
 
-    where, dataset = Place.of(**place), None
+    where, dataset, out = Place.of(**place), None, how.pop("out", None)
     if tables:
-        _refuse_beside(tables, graph, resume)
+        _refuse_beside(tables, graph, "resume" in how)
         if out:
             files.check_new(out)  # before tables are read, and settings searched
         budget = tables.pop("tune", None)
@@ -130,64 +132,15 @@ def train(
             out = out or files.new_folder(config.data.graph)
             config = _tuned(config, dataset, out, budget, where)
     else:
-        config, out = _resolved(graph, settings, out, resume)
+        config, out = _resolved(graph, settings, out, "resume" in how)
     with _watching() as watch:
-        result = fit(
-            config,
-            out,
-            data=dataset,
-            device=where,
-            resume=resume,
-            watch=watch,
-            checkpoint_seconds=checkpoint_seconds,
-        )
-    show_result(result, out_console)
+        result = fit(config, out, data=dataset, device=where, watch=watch, **how)
+    show_result(result, sta.out_console)
 
 
-@app.command()
-@options(settings={name: SETTINGS[name] for name in ("epochs", "patience")}, place=PLACE, data=DATA)
+@command(plan=PLAN, how=SEARCH, settings=SHARED, place=sta.PLACE)
 def tune(
-    graph: Annotated[str, typer.Argument(help="A name from 'sta datasets'.")],
-    *,
-    method: Annotated[
-        str,
-        typer.Option(help="optuna (proposals that learn from the trials) or grid (every point)."),
-    ] = "optuna",
-    space: Annotated[
-        str, typer.Option(help="paper (the paper's grid of 480 points) or wide (also the model).")
-    ] = "paper",
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            help="Trials in all, those done before and by other processes included. "
-            r"\[default: the whole grid; with optuna 100, or as many as the budget allows]"
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Time for this call, such as 90s, 20m, 2h or 1h30m.")
-    ] = None,
-    runs: Annotated[int, typer.Option(help="Splits per trial: their mean score counts.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of the proposals and of the first split.")] = 0,
-    prune: Annotated[
-        bool,
-        typer.Option(
-            "--prune",
-            help="Give up trials whose first run is below the median after as many epochs as "
-            "the patience. Sooner done, but what learns slowly may be lost.",
-        ),
-    ] = False,
-    final: Annotated[
-        bool,
-        typer.Option(
-            "--final", help="At the end train the best recipe by the protocol, and report test."
-        ),
-    ] = False,
-    settings: dict[str, Any],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the search. [default: runs/tune-GRAPH]")
-    ] = None,
-    place: dict[str, Any],
-    data: dict[str, Any],
+    graph: GraphName, *, plan: Given, how: Given, settings: Given, place: Given, data: Given
 ) -> None:
     """Search the settings of a graph with the best validation score.
 
@@ -195,16 +148,12 @@ def tune(
     kill -9; started several times at once, the processes share the trials. It ends with the best
     recipe, and plots of the search in its folder.
 
+    \b
     [bold]Examples[/bold]
-
     sta tune cora --method grid                   the paper's grid search
-
     sta tune cora --budget 20m                    the best of what 20 minutes allow
-
     sta tune actor --space wide --trials 200      more settings, wider ranges
-
     sta tune cora --trials 50 --final             and then train the best, and test it
-
     CUDA_VISIBLE_DEVICES=1 sta tune cora --method grid     a second GPU joins in
     """
     from ..show import study as shown
@@ -214,41 +163,40 @@ def tune(
     from ..tune import Plan, search
     from ..tune.loop import default_folder, parse_budget
 
-    plan = Plan(graph, method, space, runs, seed, settings)
-    folder, where = out or default_folder(plan), Place.of(**place)
-    seconds = None if budget is None else parse_budget(budget)
-    given = {"method": method, "space": space, "runs": runs, "seed": seed, **settings}
-    given |= {"out": folder, "trials": trials, "budget": budget, "prune": prune, "final": final}
+    studied = Plan(graph, changes=settings, **plan)
+    folder, where = how.pop("out", None) or default_folder(studied), Place.of(**place)
+    given = {name: getattr(studied, name) for name in PLAN} | settings | {"out": folder} | how
     given |= {**data, **place, "no_capture": not place.pop("capture", True)}
-    with _watching(" ".join(command_words(f"sta tune {plan.graph}", given))) as watch:
-        study = search(
-            plan, folder, trials=trials, budget=seconds, prune=prune, device=where, watch=watch
-        )
-    shown.publish(study, out_console)
+    final, how["budget"] = (
+        how.pop("final", False),
+        how.get("budget") and parse_budget(how["budget"]),
+    )
+    with _watching(sta.command_words(f"sta tune {studied.graph}", given)) as watch:
+        study = search(studied, folder, device=where, watch=watch, **how)
+    shown.publish(study, sta.out_console)
     if final and study.done():
         best = study.done()[0]
         with _watching() as watch:
-            config, into = plan.protocol(best.params), folder / f"final-{best.number}"
+            config, into = studied.protocol(best.params), folder / f"final-{best.number}"
             result = fit(config, into, device=where, resume=True, watch=watch)
-        show_result(result, out_console)
+        show_result(result, sta.out_console)
 
 
 @contextmanager
 def _watching(again: str = "") -> Iterator[Watch]:
     """A display while models train; Ctrl-C ends with how to go on."""
     try:
-        with progress() as watch:
+        with sta.progress() as watch:
             yield watch
     except KeyboardInterrupt as stopped:
         folder = getattr(stopped, "folder", None)
         again = again or (f"sta train --resume --out {folder}" if folder else "the same command")
-        below = "\n" if err_console.is_terminal else ""  # where ^C stands on the line
-        say(f"{below}Stopped. Go on with: {again}", err_console)
+        say(f"\nStopped. Go on with: {again}", sta.err_console)
         raise typer.Exit(130) from None
 
 
 def _resolved(
-    graph: str | None, changes: dict[str, Any], out: Path | None, resume: bool
+    graph: str | None, changes: Given, out: Path | None, resume: bool
 ) -> tuple[Config, Path | None]:
     """The recipe with changes, or when resuming the settings that the run was started with."""
     from .. import datasets
@@ -263,7 +211,7 @@ def _resolved(
     return config.replace(**changes, graph=graph or config.data.graph), out
 
 
-def _refuse_beside(tables: dict[str, Any], graph: str | None, resume: bool) -> None:
+def _refuse_beside(tables: Given, graph: str | None, resume: bool) -> None:
     """Tables come neither with a graph of the registry nor with a run that has its graph."""
     given = f"--{min(tables).replace('_', '-')}"
     if resume:
@@ -272,9 +220,7 @@ def _refuse_beside(tables: dict[str, Any], graph: str | None, resume: bool) -> N
         raise ValueError(f"{given} is for tables of your own: leave it out, or '{graph}'")
 
 
-def _own_graph(
-    changes: dict[str, Any], budget: str | None, **tables: Any
-) -> tuple[Dataset, Config]:
+def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Dataset, Config]:
     """The graph of the user's tables, shown; and its settings by size, with changes."""
     from .. import datasets
     from ..show.tables import show
@@ -291,8 +237,7 @@ def _own_graph(
     if "features" in tables:
         tables["features"] = [name for part in tables["features"] for name in part.split(",")]
     dataset = datasets.from_tables(**tables)
-    if dataset.notes is not None:
-        show(dataset.notes, out_console)
+    show(dataset.notes, sta.out_console)
     name = tables["nodes"].stem
     name = f"{name}-table" if name in datasets.names() else name
     return dataset, recipe(dataset, graph=name, **changes)
@@ -311,5 +256,5 @@ def _tuned(config: Config, dataset: Dataset, out: Path, budget: str, place: Any)
         raise ValueError(
             f"no trial was done within {budget}: give --tune more time, or train without it"
         )
-    out_console.print(best_trials(study))
+    sta.out_console.print(best_trials(study))
     return study.plan.protocol(study.done()[0].params)

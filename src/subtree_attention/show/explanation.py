@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.bar import Bar
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.tree import Tree
 
 from ..explanations import Explainer, Explanation
-from ..explanations.explanation import GLOBAL, Level
+from ..explanations.explanation import GLOBAL, Level, Rest, Source
 from ..runs import SavedRun
+from .tables import numbers
 from .text import counted, percent, plain, signed
 
 BAR = 20
@@ -50,17 +51,10 @@ def mistakes(run: SavedRun, among: np.ndarray) -> list[int]:
     return [int(node) for node in wrong[order]]
 
 
-def of_run(
-    run: SavedRun,
-    node: str,
-    cls: str | None = None,
-    top: int = 5,
-    hops: int | None = None,
-    by: str = "share",
-) -> dict[str, Any]:
+def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> dict[str, Any]:
     """What `to_dict` says of a node and a class of a run, both by name."""
     root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
-    return to_dict(run, explainer(run)(root), explained, top, hops, by)
+    return to_dict(run, explainer(run)(root), explained, **options)
 
 
 def to_dict(
@@ -91,6 +85,16 @@ def to_dict(
     rival = explanation.rival(cls)
     pair = [cls] if rival is None else [cls, rival]
 
+    def part(of: Source | Rest) -> dict[str, Any]:
+        added = of.contribution.sum(0)[pair]
+        return {"attention": of.attention.tolist(), "contribution": added.tolist()}
+
+    def walk(level: Level, node: int) -> dict[str, Any] | None:
+        if level.hop == GLOBAL:
+            return None
+        nodes, probability = explanation.walk(int(level.hop), node)
+        return {"nodes": [run.dataset.id(step) for step in nodes], "probability": probability}
+
     def level_of(level: Level) -> dict[str, Any]:
         named = hops is None or level.hop == GLOBAL or int(level.hop) <= hops
         sources, rest = level.top(top if named else 0, by, cls)
@@ -100,19 +104,10 @@ def to_dict(
             "contribution": level.total.sum(0)[pair].tolist(),
             "heads": level.total[:, pair].tolist(),  # [H, 2]
             "sources": [
-                {
-                    **describe(run, source.node),
-                    "attention": source.attention.tolist(),
-                    "contribution": source.contribution.sum(0)[pair].tolist(),
-                    "walk": _walk(run, explanation, level, source.node),
-                }
-                for source in sources
+                {**describe(run, each.node), **part(each), "walk": walk(level, each.node)}
+                for each in sources
             ],
-            "rest": {
-                "nodes": rest.nodes,
-                "attention": rest.attention.tolist(),
-                "contribution": rest.contribution.sum(0)[pair].tolist(),
-            },
+            "rest": {"nodes": rest.nodes, **part(rest)},
         }
 
     return {
@@ -128,15 +123,6 @@ def to_dict(
         "classes": list(classes),
         "logits": explanation.logits.tolist(),
     }
-
-
-def _walk(
-    run: SavedRun, explanation: Explanation, level: Level, node: int
-) -> dict[str, Any] | None:
-    if level.hop == GLOBAL:
-        return None
-    nodes, probability = explanation.walk(int(level.hop), node)
-    return {"nodes": [run.dataset.id(step) for step in nodes], "probability": probability}
 
 
 # ------------------------------------------------------------------------------- on a terminal
@@ -181,17 +167,11 @@ def _name(level: dict[str, Any]) -> str:
     return "global attention" if level["hop"] == GLOBAL else f"hop {level['hop']}"
 
 
-def _numbers(table: Table, *headings: str) -> None:
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-
-
 def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
     """The nodes of a level that are named, and the rest as one row."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("walk" if level["hop"] not in (0, GLOBAL) else "node")
-    table.add_column("label")
-    _numbers(table, "% of each head", *_pair(told))
+    texts = ("walk" if level["hop"] not in (0, GLOBAL) else "node", "label")
+    look: Any = {"no_wrap": True, "box": None, "pad_edge": False, "header_style": "dim"}
+    table = numbers(*texts, "% of each head", *_pair(told), texts=texts, **look)
 
     def add(name: str, label: str, part: dict[str, Any], style: str | None = None) -> None:
         shares = " ".join(f"{percent(share, 1):>5}" for share in part["attention"])
@@ -211,11 +191,11 @@ def _table(told: dict[str, Any]) -> Table:
     """How much each hop and head adds to the logit of the explained class."""
     levels, (cls, *rival) = told["levels"], _pair(told)
     heads = len(levels[0]["heads"])
-    table = Table(title=f"what the logit of {cls} is made of", box=box.SIMPLE_HEAD)
-    table.add_column("", no_wrap=True)
-    _numbers(table, *(f"head {head}" for head in range(1, heads + 1)), "all")
-    table.add_column("", min_width=4, max_width=BAR)
-    _numbers(table, *rival)
+    headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *rival)
+    look: Any = {"title": f"what the logit of {cls} is made of", "box": SIMPLE_HEAD}
+    table = numbers(*headings, texts=("",), no_wrap=True, **look)
+    name, bars = table.columns[0], table.columns[heads + 2]
+    name.no_wrap, bars.min_width, bars.max_width = True, 4, BAR
     longest = max(abs(part[0]) for part in [told["bias"], *(lv["contribution"] for lv in levels)])
 
     def add(name: str, of_heads: list[str], pair: list[float], bar: bool = True) -> None:

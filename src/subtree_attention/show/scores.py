@@ -18,6 +18,7 @@ from ..tasks.calibration import Calibration
 from ..tasks.quality import most_confused
 from ..train.fit import Result
 from . import confusion
+from .tables import numbers
 from .text import percent, plain
 
 CLASSES_SHOWN = 15
@@ -138,8 +139,7 @@ def known_labels(predictions: Predictions) -> str | None:
 
 
 def _table(*headings: str, title: str | None = None) -> Table:
-    """A frame for what has a title; columns of numbers behind one of names."""
-    table = Table(title=title) if title else Table(box=SIMPLE)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place or title else "left")
-    return table
+    """A frame for what has a title; else columns of numbers behind one of names."""
+    if title:
+        return numbers(*headings, title=title)
+    return numbers(*headings, texts=headings[:1], box=SIMPLE)

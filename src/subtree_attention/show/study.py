@@ -14,6 +14,8 @@ from ..tasks import of as task_of
 from ..train.recipes import RECIPES
 from ..tune.space import settings
 from ..tune.study import Plan, Study
+from .tables import numbers
+from .text import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -46,8 +48,7 @@ def publish(study: Study, console: Console) -> None:
 def recipe_line(plan: Plan, point: Mapping[str, Any]) -> str:
     """The line of `RECIPES` that a point is, in Python."""
     chosen = {**RECIPES[plan.graph], **plan.changes, **settings(point)}
-    inside = ", ".join(f'"{name}": {_python(value)}' for name, value in chosen.items())
-    return f'"{plan.graph}": {{{inside}}},'
+    return f'"{plan.graph}": {chosen},'.replace("'", '"')
 
 
 def train_command(plan: Plan, point: Mapping[str, Any]) -> str:
@@ -59,19 +60,12 @@ def train_command(plan: Plan, point: Mapping[str, Any]) -> str:
     return " ".join(["sta", "train", plan.graph, *words])
 
 
-def _python(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
 def best_trials(study: Study) -> Table:
     """The best trials by validation score, and their settings."""
-    from rich.table import Table
-
     metric = task_of(study.plan.config({}).task).metric
-    table = Table(title=f"{study.plan.graph}: the best trials by validation {metric.label}")
-    for column in ("trial", "validation", "std", "epochs", "seconds"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("settings")
+    title = f"{study.plan.graph}: the best trials by validation {metric.label}"
+    headings = ("trial", "validation", "std", "epochs", "seconds", "settings")
+    table = numbers(*headings, texts=("settings",), no_wrap=True, title=title)
     for trial in study.done()[:BEST]:
         scores, epochs = trial.user_attrs["scores"], trial.user_attrs["epochs"]
         table.add_row(
@@ -88,11 +82,9 @@ def best_trials(study: Study) -> Table:
 def _others(study: Study) -> list[str]:
     """A line each for the trials that have no score: under way, given up, failed and why."""
     trials = study.trials()
-    lines = []
-    for state, words in (("RUNNING", "under way elsewhere"), ("PRUNED", "given up")):
-        count = sum(trial.state.name == state for trial in trials)
-        if count:
-            lines.append(f"{count} trial{'s' * (count > 1)} {words}")
+    states = Counter(trial.state.name for trial in trials)
+    others = {"RUNNING": "under way elsewhere", "PRUNED": "given up"}
+    lines = [f"{counted(states[s], 'trial')} {words}" for s, words in others.items() if states[s]]
     reasons = Counter(t.user_attrs["reason"] for t in trials if t.state.name == "FAIL")
     lines += [f"{count} failed: {reason}" for reason, count in reasons.most_common(3)]
     if len(reasons) > 3:
@@ -112,35 +104,28 @@ def draw(study: Study) -> str:
         from matplotlib import pyplot as plt
     except ImportError:
         return 'no plots: they need matplotlib, pip install "subtree-attention[plot]"'
-    drawn, left_out = [], []
-    for name in ("history", "importance", "slices"):
-        path = study.folder / f"{name}.png"
-        with warnings.catch_warnings(), plt.style.context("default"):
-            warnings.simplefilter("ignore")  # that Optuna's plots may still change
-            try:
-                with study.alone():  # another process may draw the same
-                    write_bytes(path, _picture(study, name))
-                drawn.append(path.name)
-            except (ValueError, RuntimeError, ZeroDivisionError) as error:
-                left_out.append(f"{path.name} ({error})")
-            finally:
-                plt.close("all")
-    told = [f"drawn in {study.folder}: {', '.join(drawn)}"] if drawn else []
-    return "\n".join(told + [f"not drawn: {why}" for why in left_out])
-
-
-def _picture(study: Study, name: str) -> bytes:
-    from matplotlib import pyplot as plt
     from optuna.visualization import matplotlib as plots
 
-    if name == "importance" and len(study.done()) < 2:
-        raise ValueError("two trials are needed to tell what matters")
-    plot: Any = {
+    kinds: dict[str, Any] = {
         "history": plots.plot_optimization_history,
         "importance": plots.plot_param_importances,
         "slices": plots.plot_slice,
-    }[name]
-    plot(study.optuna, target_name="validation score")
-    figure, content = plt.gcf(), BytesIO()
-    figure.savefig(content, format="png", dpi=120, bbox_inches="tight")
-    return content.getvalue()
+    }
+    drawn, left_out = [], []
+    for name, plot in kinds.items():
+        path, content = study.folder / f"{name}.png", BytesIO()
+        # Another process may draw the same; and Optuna warns that its plots may still change.
+        with study.alone(), warnings.catch_warnings(), plt.style.context("default"):
+            warnings.simplefilter("ignore")
+            try:
+                if name == "importance" and len(study.done()) < 2:
+                    raise ValueError("two trials are needed to tell what matters")
+                plot(study.optuna, target_name="validation score")
+                plt.savefig(content, format="png", dpi=120, bbox_inches="tight")
+                write_bytes(path, content.getvalue())
+                drawn.append(path.name)
+            except (ValueError, RuntimeError, ZeroDivisionError) as error:
+                left_out.append(f"not drawn: {path.name} ({error})")
+            finally:
+                plt.close("all")
+    return "\n".join([f"drawn in {study.folder}: {', '.join(drawn)}"] * bool(drawn) + left_out)

@@ -1,6 +1,9 @@
-"""What was done with the tables, as a person reads it."""
+"""Tables on a terminal; and what was done with those of the user's, as a person reads it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -12,15 +15,25 @@ SHOWN = 40
 """Columns that are listed; the rest is counted."""
 
 
+def numbers(*headings: str, texts: Sequence[str] = (), no_wrap: bool = False, **look: Any) -> Table:
+    """A table of numbers, at the right of their columns; those of these texts are at the left."""
+    table = Table(**look)
+    for heading in headings:
+        number = heading not in texts
+        table.add_column(heading, justify="right" if number else "left", no_wrap=no_wrap and number)
+    return table
+
+
 def show(notes: TableNotes, console: Console) -> None:
     """Print a line for each column, and the notes."""
-    table = Table(title="columns of the nodes")
-    for heading in ("column", "kind", "width", "missing", "unseen", "note"):
-        number = heading in ("width", "missing", "unseen")
-        table.add_column(heading, justify="right" if number else "left")
+    headings, texts = (
+        ("column", "kind", "width", "missing", "unseen", "note"),
+        ("column", "kind", "note"),
+    )
+    table = numbers(*headings, texts=texts, title="columns of the nodes")
     for line in notes.columns[:SHOWN]:
-        numbers = (line.width, line.missing, line.unseen)
-        table.add_row(plain(line.name), line.kind, *(f"{n:,}" for n in numbers), plain(line.note))
+        sizes = (f"{size:,}" for size in (line.width, line.missing, line.unseen))
+        table.add_row(plain(line.name), line.kind, *sizes, plain(line.note))
     console.print(table)
     if len(notes.columns) > SHOWN:
         console.print(f"and {len(notes.columns) - SHOWN:,} columns more")

@@ -36,13 +36,16 @@ class Choice:
     by: str
     cls: int
 
+    @property
+    def heads(self) -> slice | list[int]:
+        return slice(None) if self.head is None else [self.head]
+
     def shows(self, level: Level) -> bool:
         return level.hop == GLOBAL or int(level.hop) <= self.hops
 
     def total(self, level: Level) -> float:
         """What a level adds to the logit."""
-        total = level.total[:, self.cls]
-        return float(total.sum() if self.head is None else total[self.head])
+        return float(level.total[self.heads, self.cls].sum())
 
 
 class Part(NamedTuple):
@@ -55,21 +58,18 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, level: Level, choice: Choice) -> Part:
-        shares, added = level.attention, level.contributions(choice.cls)
-        if choice.head is None:
-            return cls(level, level.nodes, shares.mean(1), added.sum(1))
-        return cls(level, level.nodes, shares[:, choice.head], added[:, choice.head])
+        shares = level.attention[:, choice.heads].mean(1)
+        added = level.contributions(choice.cls)[:, choice.heads].sum(1)
+        return cls(level, level.nodes, shares, added)
 
 
 def take_apart(explanation: Explanation, choice: Choice) -> dict[str, Any]:
     """The levels, the nodes to draw and the parts of the logit. Nodes are numbers."""
     parts = [Part.of(level, choice) for level in explanation.levels if choice.shows(level)]
     counts = share_out([len(part.nodes) for part in parts], NODES)
-    nodes: list[dict[str, Any]] = []
-    rests = {}
-    for part, count in zip(parts, counts, strict=True):
-        drawn, rests[part.level.hop] = _drawn(part, choice, count)
-        nodes += drawn
+    drawn = [_drawn(*pair, choice) for pair in zip(parts, counts, strict=True)]
+    nodes = [node for chosen, _ in drawn for node in chosen]
+    rests = {part.level.hop: rest for part, (_, rest) in zip(parts, drawn, strict=True)}
     _link(nodes, explanation)
     levels = [
         {
@@ -94,16 +94,13 @@ def share_out(sizes: list[int], total: int) -> list[int]:
     return counts
 
 
-def _drawn(part: Part, choice: Choice, count: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _drawn(part: Part, count: int, choice: Choice) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The nodes of a level that matter most, and the others as one."""
-    key = part.shares if choice.by == "attention" else part.added.abs()
-    top = key.topk(count).indices
+    top = (part.shares if choice.by == "attention" else part.added.abs()).topk(count).indices
     shares, added = part.shares[top], part.added[top]
     rows = zip(part.nodes[top].tolist(), shares.tolist(), added.tolist(), strict=True)
-    drawn = [
-        {"node": node, "hop": part.level.hop, "attention": share, "contribution": adds}
-        for node, share, adds in rows
-    ]
+    names = ("node", "attention", "contribution")
+    drawn = [{"hop": part.level.hop, **dict(zip(names, row, strict=True))} for row in rows]
     rest = {
         "nodes": len(part.nodes) - count,
         "attention": max(0.0, float(part.shares.sum() - shares.sum())),
@@ -119,13 +116,10 @@ def _link(nodes: list[dict[str, Any]], explanation: Explanation) -> None:
     """
     place = {(node["hop"], node["node"]): at for at, node in enumerate(nodes)}
     for node in reversed(nodes):  # the deepest walks first: they hold what the others need
-        node["walk"], node["parent"] = [], None
-        if node["hop"] in (0, GLOBAL):
-            continue
-        hop = int(node["hop"])
-        node["walk"] = explanation.walk(hop, node["node"]).nodes
+        hop, walks = node["hop"], node["hop"] not in (0, GLOBAL)
+        node["walk"] = explanation.walk(hop, node["node"]).nodes if walks else []
         way = [(hop - step, on_it) for step, on_it in enumerate(node["walk"])][1:]
-        node["parent"] = next(place[spot] for spot in way if spot in place)
+        node["parent"] = next((place[spot] for spot in way if spot in place), None)
 
 
 def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[str, Any]:
@@ -142,7 +136,7 @@ def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[st
     count = int(reached.sum())
     top = torch.where(reached, added.abs(), -1.0).topk(min(SOURCES, count)).indices
     whole = explanation.totals[..., choice.cls]
-    in_head = float(whole.sum() if choice.head is None else whole[:, choice.head].sum())
+    in_head = float(whole[:, choice.heads].sum())
     in_levels = sum(choice.total(part.level) for part in parts)
     rows = zip(top.tolist(), strongest[top].tolist(), added[top].tolist(), strict=True)
     return {

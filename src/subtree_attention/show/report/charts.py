@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -46,15 +47,30 @@ def chart(
         mark: an x that is marked by a vertical line.
         diagonal: draw where y is x.
     """
-    scale = _Scale(x, y)
-    parts = [_grid(scale, x_title)]
+    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def at(across: float, up: float) -> Point:
+        left, top = (across - x[0]) / (x[1] - x[0]), (y[1] - up) / (y[1] - y[0])
+        return round(LEFT + left * width, 1), round(TOP + top * height, 1)
+
+    parts = [_text(x_title, ((LEFT + WIDTH - RIGHT) / 2, HEIGHT), (0, -4))]
+    for value in ticks(*y):
+        parts.append(_segment("grid", at(x[0], value), at(x[1], value)))
+        parts.append(_text(f"{value:g}", at(x[0], value), (-6, 4), "end"))
+    parts += [_text(f"{value:,g}", at(value, y[0]), (0, 15)) for value in ticks(*x)]
     if diagonal:
-        parts.append(_segment("diagonal", scale(x[0], x[0]), scale(x[1], x[1])))
+        parts.append(_segment("diagonal", at(x[0], x[0]), at(x[1], x[1])))
     if mark is not None:
-        parts.append(_segment("mark", scale(mark, y[0]), scale(mark, y[1])))
-    parts += [_drawn(line, scale) for line in lines]
-    head = Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">')
-    return head.format(WIDTH, HEIGHT, label) + Markup("").join(parts) + Markup("</svg>")
+        parts.append(_segment("mark", at(mark, y[0]), at(mark, y[1])))
+    for line in lines:
+        places, color = [at(*point) for point in line.points], f"var({line.color})"
+        path, title = " ".join(f"{x},{y}" for x, y in places), _tag("title", line.name)
+        parts.append(_tag("polyline", title, style=f"stroke: {color}", points=path))
+        if line.dots or len(places) == 1:  # a line of one point would not be seen
+            style = f"fill: {color}"
+            parts += [_tag("circle", style=style, cx=x, cy=y, r=3.5) for x, y in places]
+    frame = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": label}
+    return _tag("svg", Markup("").join(parts), **frame)
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -73,47 +89,15 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-class _Scale:
-    """From numbers to places on the drawing."""
-
-    def __init__(self, x: tuple[float, float], y: tuple[float, float]) -> None:
-        self.x, self.y = x, y
-
-    def __call__(self, x: float, y: float) -> Point:
-        across = (x - self.x[0]) / (self.x[1] - self.x[0])
-        up = (y - self.y[0]) / (self.y[1] - self.y[0])
-        width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-        return round(LEFT + across * width, 1), round(TOP + (1 - up) * height, 1)
+def _tag(name: str, content: str = "", **attributes: Any) -> Markup:
+    given = (Markup(' {}="{}"').format(*attribute) for attribute in attributes.items())
+    return Markup("<{0}{1}>{2}</{0}>").format(name, Markup("").join(given), content)
 
 
-def _grid(scale: _Scale, x_title: str) -> Markup:
-    parts = []
-    for value in ticks(*scale.y):
-        left, place = scale(scale.x[0], value)
-        parts.append(_segment("grid", (left, place), (WIDTH - RIGHT, place)))
-        parts.append(_text(f"{value:g}", left - 6, place + 4, "end"))
-    for value in ticks(*scale.x):
-        place, bottom = scale(value, scale.y[0])
-        parts.append(_text(f"{value:,g}", place, bottom + 15))
-    parts.append(_text(x_title, (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 4))
-    return Markup("").join(parts)
-
-
-def _text(text: str, x: float, y: float, anchor: str = "middle") -> Markup:
-    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+def _text(text: str, place: Point, away: Point, anchor: str = "middle") -> Markup:
+    x, y = place[0] + away[0], place[1] + away[1]
+    return _tag("text", text, x=x, y=y, **{"text-anchor": anchor})
 
 
 def _segment(kind: str, start: Point, end: Point) -> Markup:
-    line = Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>')
-    return line.format(kind, *start, *end)
-
-
-def _drawn(line: Line, scale: _Scale) -> Markup:
-    places = [scale(*point) for point in line.points]
-    path = " ".join(f"{x},{y}" for x, y in places)
-    drawn = Markup('<polyline style="stroke: var({})" points="{}"><title>{}</title></polyline>')
-    out = drawn.format(line.color, path, line.name)
-    if line.dots or len(places) == 1:  # a line of one point would not be seen
-        dot = Markup('<circle style="fill: var({})" cx="{}" cy="{}" r="3.5"/>')
-        out += Markup("").join(dot.format(line.color, x, y) for x, y in places)
-    return out
+    return _tag("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], **{"class": kind})

@@ -54,7 +54,7 @@ class Findings:
     lines: list[RunLine]
     run: SavedRun
     quality: Quality
-    bins: tuple[list[Bin], list[Bin]]
+    bins: tuple[list[Bin], ...]
     hop_weights: np.ndarray | None
     gates: np.ndarray | None
     mistakes: list[dict[str, Any]]
@@ -73,18 +73,12 @@ def gather(folder: str | Path, *, device: str = "auto") -> Findings:
     labels, test = run.dataset.y.numpy(), run.split.test.numpy()
     if not test.any():
         raise FileError(f"{folder}: no node is in the test split, so there is no report")
-    both = (run.task.probabilities(run.logits[test], 1.0), run.probabilities[test])
-    wrong, (weights, gates) = mistakes(run, test), _levels(run.model)
-    return Findings(
-        lines=lines,
-        run=run,
-        quality=score(run).quality,
-        bins=(reliability(both[0], labels[test]), reliability(both[1], labels[test])),
-        hop_weights=weights,
-        gates=gates,
-        mistakes=_mistakes(wrong[:MISTAKES], run),
-        wrong=len(wrong),
-    )
+    before = run.task.probabilities(run.logits[test], 1.0)
+    bins = tuple(reliability(shares, labels[test]) for shares in (before, run.probabilities[test]))
+    weights, gates = _levels(run.model)
+    wrong = mistakes(run, test)
+    told = _mistakes(wrong[:MISTAKES], run)
+    return Findings(lines, run, score(run).quality, bins, weights, gates, told, len(wrong))
 
 
 def _line(run: SavedRun) -> RunLine:
@@ -112,17 +106,16 @@ def _array(tensor: torch.Tensor | None) -> np.ndarray | None:
 
 def _mistakes(nodes: list[int], run: SavedRun) -> list[dict[str, Any]]:
     explain = explainer(run) if nodes and isinstance(run.model, STAGNN) else None
-    return [{**brief(run, node), "sources": _sources(node, run, explain)} for node in nodes]
+    return [
+        {**brief(run, node), "sources": explain and _sources(node, run, explain)} for node in nodes
+    ]
 
 
-def _sources(node: int, run: SavedRun, explain: Explainer | None) -> list[dict[str, Any]] | None:
-    if explain is None:
-        return None
+def _sources(node: int, run: SavedRun, explain: Explainer) -> list[dict[str, Any]]:
     added = explain(node).importance(int(run.probabilities[node].argmax()))
     first = added.topk(min(SOURCES, len(added)))
-    pairs = zip(first.indices.tolist(), first.values.tolist(), strict=True)
     return [
         {**describe(run, source), "own": source == node, "adds": value}
-        for source, value in pairs
+        for source, value in zip(first.indices.tolist(), first.values.tolist(), strict=True)
         if value > 0
     ]

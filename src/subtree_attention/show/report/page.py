@@ -46,8 +46,7 @@ def render(findings: Findings) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "signed": signed, "thousands": "{:,}".format}
-    run = findings.run
-    metric, classes = run.task.metric, run.dataset.classes
+    run, metric = findings.run, findings.run.task.metric
     return environment.get_template("template.html").render(
         found=findings,
         run=run,
@@ -55,15 +54,19 @@ def render(findings: Findings) -> str:
         words=words.describe(run.config, run.dataset),
         metric=metric,
         label=metric.label[0].upper() + metric.label[1:],
+        scores=_scores(findings),
         curves=_curves(findings),
         reliability=_reliability(findings),
-        confusion=_confusion(findings) if len(classes) <= CLASSES_SHOWN else None,
-        pairs=[
-            (classes[true], classes[predicted], nodes)
-            for true, predicted, nodes in most_confused(findings.quality.confusion, PAIRS_SHOWN)
+        trust=[
+            (name, f"{part.nodes:,}", *map(percent, part.ece), *(f"{nll:.4f}" for nll in part.nll))
+            for name, part in (("validation", run.calibration.val), ("test", run.calibration.test))
         ],
+        confusion=_confusion(findings),
         levels=_levels(findings),
-        columns_shown=COLUMNS_SHOWN,
+        columns=[
+            (line.name, line.kind, f"{line.width:,}", f"{line.missing:,}", line.note)
+            for line in (run.dataset.notes.columns[:COLUMNS_SHOWN] if run.dataset.notes else ())
+        ],
         version=__version__,
     )
 
@@ -75,6 +78,19 @@ def _visible(value: Any) -> Any:
 
 
 # ----------------------------------------------------------------------------------------- tables
+
+
+def _scores(findings: Findings) -> dict[str, list[tuple[Any, ...]]]:
+    """A row for each run; below several, mean and standard deviation."""
+    show, names = findings.run.task.metric.show, ("train", "val", "test")
+    rows: list[tuple[Any, ...]] = []
+    for line in findings.lines:
+        scores = (show(getattr(line, name)) for name in names)
+        spent = (line.best_epoch, line.epochs, f"{line.seconds:.1f}")
+        rows.append((line.run, line.seed, *scores, *spent))
+    sums = zip(("mean", "std"), zip(*map(findings.summary, names), strict=True), strict=True)
+    foot = [(name, "", *map(show, values), "", "", "") for name, values in sums if rows[1:]]
+    return {"rows": rows, "foot": foot}
 
 
 def _heat(
@@ -93,8 +109,11 @@ def _heat(
 
 
 def _confusion(findings: Findings) -> dict[str, Any]:
-    """Counts, coloured by the share of their row."""
+    """Counts, coloured by the share of their row; of many classes the pairs that are worst."""
     counts, classes = findings.quality.confusion, findings.run.dataset.classes
+    if len(classes) > CLASSES_SHOWN:
+        worst = most_confused(counts, PAIRS_SHOWN)
+        return {"pairs": [(classes[i], classes[j], f"{nodes:,}") for i, j, nodes in worst]}
     about = {"title": "", "corner": "true \\ predicted", "columns": classes}
     return _heat(counts, shares(counts), ",d", classes, **about)
 
@@ -118,7 +137,6 @@ def _levels(findings: Findings) -> list[dict[str, Any]]:
 
 def _curves(findings: Findings) -> dict[str, Markup]:
     epochs, best = findings.run.curves, findings.run.result.best_epoch
-    metric = findings.run.task.metric
 
     def drawn(label: str, scale: float, **colors: str) -> Markup:
         lines = [
@@ -129,11 +147,10 @@ def _curves(findings: Findings) -> dict[str, Markup]:
         y = spread([value for line in lines for _, value in line.points])
         return chart(label, lines, x, y, "epoch", mark=best)
 
+    scale, colors = findings.run.task.metric.scale, {n: f"--{n}" for n in ("train", "val", "test")}
     return {
         "loss": drawn("training loss by epoch", 1, loss="--train"),
-        "scores": drawn(
-            "scores by epoch", metric.scale, train="--train", val="--val", test="--test"
-        ),
+        "scores": drawn("scores by epoch", scale, **colors),
     }
 
 

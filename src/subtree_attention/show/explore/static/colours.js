@@ -3,24 +3,21 @@
 const SHAPES = ["ellipse", "round-rectangle", "round-hexagon", "round-triangle", "star"];
 const COLOURS = 8;
 
+const probe = document.head.appendChild(document.createElement("i")); // looks like the page
+
 export function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  probe.style.color = `var(--${name})`; // which is another in the dark
+  return getComputedStyle(probe).color;
 }
 
+// What a class looks like: in the picture, and by `mark`, of the style sheet, in a text.
 export class Classes {
   constructor(names) {
-    this.names = names;
     this.places = new Map(names.map((name, place) => [name, place]));
   }
-  colour(name) {
-    return colour(`class-${this.places.get(name) % COLOURS}`);
-  }
-  shape(name) {
-    return SHAPES[Math.floor(this.places.get(name) / COLOURS) % SHAPES.length];
-  }
-  // The classes of the style sheet for a small mark in a text.
-  mark(name) {
-    const place = this.places.get(name);
-    return `mark colour-${place % COLOURS} shape-${Math.floor(place / COLOURS) % SHAPES.length}`;
+  look(name) {
+    const place = this.places.get(name), shape = Math.floor(place / COLOURS) % SHAPES.length;
+    const mark = `mark colour-${place % COLOURS} shape-${shape}`;
+    return { colour: colour(`class-${place % COLOURS}`), shape: SHAPES[shape], mark };
   }
 }

@@ -11,8 +11,7 @@ const CARD = 270; // room for the card, where the picture is wider than high
 export class Drawing {
   // on.point(node or null) is called with what is pointed at, on.choose(node) with a new root.
   constructor(container, on) {
-    this.on = on;
-    this.container = container;
+    Object.assign(this, { on, container });
     this.cy = cytoscape({
       container,
       userZoomingEnabled: false, // the wheel scrolls the page; there are buttons
@@ -82,19 +81,19 @@ export class Drawing {
 
   key(event) {
     const from = this.current ?? this.at(0);
-    const next = {
-      ArrowRight: () => this.along(from, 1),
-      ArrowLeft: () => this.along(from, -1),
-      ArrowUp: () => this.across(from, -1),
-      ArrowDown: () => this.across(from, 1),
-      Home: () => this.at(0),
+    const act = {
+      "ArrowRight": () => this.point(this.along(from, 1)),
+      "ArrowLeft": () => this.point(this.along(from, -1)),
+      "ArrowUp": () => this.point(this.across(from, -1)),
+      "ArrowDown": () => this.point(this.across(from, 1)),
+      "Home": () => this.point(this.at(0)),
+      "Enter": () => this.on.choose(from.data("told")),
+      "+": () => this.zoom(1.25),
+      "-": () => this.zoom(0.8),
+      "0": () => this.fit(),
     }[event.key];
-    if (next) this.point(next());
-    else if (event.key === "Enter") this.on.choose(from.data("told"));
-    else if (event.key === "+") this.zoom(1.25);
-    else if (event.key === "-") this.zoom(0.8);
-    else if (event.key === "0") this.fit();
-    else return;
+    if (!act) return;
+    act();
     event.preventDefault();
   }
 
@@ -122,36 +121,27 @@ export class Drawing {
 // Areas go by what is shown. All the attention of hop 0 is the root's own, so others set the scale.
 function sizesOf(nodes, by) {
   const values = nodes.map((node) => Math.abs(node[by]));
-  const scale = values.filter((_, i) => by === "contribution" || nodes[i].hop !== 0);
-  const most = Math.max(...scale, 1e-12);
-  const sizeOf = (value) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(Math.min(value / most, 1));
-  return values.map(sizeOf);
+  const most = Math.max(...values.filter((_, i) => by === "contribution" || nodes[i].hop !== 0), 1e-12);
+  return values.map((value) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(Math.min(value / most, 1)));
 }
 
 function ring(hop, radius) {
-  const name = hop === "global" ? hop : hopName(hop);
-  const data = { id: `ring-${hop}`, size: 2 * radius, name };
+  const data = { id: `ring-${hop}`, size: 2 * radius, name: hop === "global" ? hop : hopName(hop) };
   return { group: "nodes", data, position: { x: 0, y: 0 }, classes: "ring" };
 }
 
 function mark(told, i, size, spot, named, options, classes) {
-  const data = {
-    id: `node-${i}`, told, size, angle: spot.angle, ...outward(told, spot),
-    name: named ? short(told.id, 14) : "",
-    fill: classes.colour(told.predicted),
-    shape: classes.shape(told.predicted),
-    truth: classes.colour(told.label ?? told.predicted),
-    ring: told.label === null ? 0 : 2.5,
-  };
-  let kind = "seen";
+  const data = { id: `node-${i}`, told, size, angle: spot.angle, ...outward(told, spot) };
+  data.name = named ? short(told.id, 14) : "";
+  data.truth = classes.look(told.label ?? told.predicted).colour;
   if (options.by === "contribution") {
     const adds = told.contribution >= 0;
-    data.fill = colour(adds ? "plus" : "minus");
-    data.shape = adds ? "ellipse" : "diamond";
-    data.ring = 0;
+    Object.assign(data, { fill: colour(adds ? "plus" : "minus"), shape: adds ? "ellipse" : "diamond", ring: 0 });
+  } else {
+    const { colour: fill, shape } = classes.look(told.predicted);
+    Object.assign(data, { fill, shape, ring: told.label === null ? 0 : 2.5 });
   }
-  if (told.hop === 0) kind += " root";
-  return { group: "nodes", data, position: { x: spot.x, y: spot.y }, classes: kind };
+  return { group: "nodes", data, position: { x: spot.x, y: spot.y }, classes: told.hop === 0 ? "seen root" : "seen" };
 }
 
 // A name stands on the far side of the root, so that names do not meet in the middle.
@@ -164,12 +154,8 @@ function outward(told, { angle }) {
 }
 
 function line(told, i, parent) {
-  const direct = told.hop - parent.hop === 1;
-  return {
-    group: "edges",
-    data: { id: `edge-${i}`, source: `node-${i}`, target: `node-${told.parent}` },
-    classes: direct ? "" : "passing",
-  };
+  const data = { id: `edge-${i}`, source: `node-${i}`, target: `node-${told.parent}` };
+  return { group: "edges", data, classes: told.hop - parent.hop === 1 ? "" : "passing" };
 }
 
 // Texts are larger than the picture by a factor, so that they are read at every size of it.

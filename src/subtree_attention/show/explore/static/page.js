@@ -65,9 +65,9 @@ function link(id, visited) {
 function showTrail(current) {
   const from = Math.max(0, trail.length - 8);
   const items = trail.slice(from).map((id, i) => {
-    const last = from + i === trail.length - 1 && id === current;
-    const here = last ? el("span", { "aria-current": "page" }, short(id, 20)) : link(id, trail.slice(0, from + i + 1));
-    return el("li", {}, here);
+    const visited = trail.slice(0, from + i + 1);
+    const here = visited.length === trail.length && id === current;
+    return el("li", {}, here ? el("span", { "aria-current": "page" }, short(id, 20)) : link(id, visited));
   });
   if (from) items.unshift(el("li", { class: "quiet" }, "…"));
   byId("trail").replaceChildren(...items);
@@ -111,12 +111,10 @@ async function startPage() {
 }
 
 function facts() {
+  const right = percent(1 - graph.mistakes / graph.known);
+  const known = graph.known ? [`${right} of ${count(graph.known, "known label")} predicted right`] : [];
   const sizes = [count(graph.nodes, "node"), count(graph.edges, "edge"), `${graph.classes.length} classes`];
-  if (graph.known) {
-    const right = percent(1 - graph.mistakes / graph.known);
-    sizes.push(`${right} of ${count(graph.known, "known label")} predicted right`);
-  }
-  return sizes.join(" · ");
+  return [...sizes, ...known].join(" · ");
 }
 
 async function rootPage(id, given) {
@@ -134,19 +132,13 @@ async function rootPage(id, given) {
     drawing.show(view, options, classes);
     const shown = count(view.nodes.length, "node");
     byId("drawing").setAttribute("aria-label", `Subtree of ${id}, ${shown} shown. The list below tells the same.`);
-    if (moved) say(`Root ${id}: predicted ${view.predicted}, ${percent(view.probability)}`);
+    if (moved) byId("said").textContent = `Root ${id}: predicted ${view.predicted}, ${percent(view.probability)}`;
   };
-}
-
-function say(text) {
-  byId("said").textContent = text;
 }
 
 function showControls(options, cls) {
   const controls = byId("controls").elements;
-  controls.by.value = options.by;
-  controls.head.value = options.head;
-  controls.hops.value = options.hops;
+  for (const name of ["by", "head", "hops"]) controls[name].value = options[name];
   controls.hops.setAttribute("aria-valuetext", `${options.hops} of ${graph.hops} hops`);
   byId("hops-now").textContent = `${controls.hops.value} of ${graph.hops}`;
   controls.class.options[0].textContent = `predicted (${view.predicted})`;
@@ -155,15 +147,12 @@ function showControls(options, cls) {
 
 // ------------------------------------------------------------------------------------- set up
 
-function option(value, text) {
-  return el("option", { value }, text);
-}
-
 function setUpControls() {
   const form = byId("controls");
+  const option = (name) => el("option", { value: name }, name);
   const heads = Array.from({ length: graph.heads }, (_, i) => String(i + 1));
-  form.elements.head.replaceChildren(option("all", "all"), ...heads.map((head) => option(head, head)));
-  form.elements.class.replaceChildren(option("", ""), ...graph.classes.map((name) => option(name, name)));
+  form.elements.head.replaceChildren(...["all", ...heads].map(option));
+  form.elements.class.replaceChildren(...["", ...graph.classes].map(option));
   form.elements.hops.max = graph.hops;
   form.addEventListener("input", (event) => change({ [event.target.name]: event.target.value }));
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -182,7 +171,8 @@ async function begin() {
     choose: (node) => node.id !== view.id && go(node.id),
     point: (node) => {
       panels.card(node);
-      if (node && document.activeElement === byId("drawing")) say(`${node.id}: ${panels.told(node)}`);
+      const focused = document.activeElement === byId("drawing");
+      if (node && focused) byId("said").textContent = `${node.id}: ${panels.told(node)}`;
     },
   });
   setUpControls();

@@ -22,7 +22,7 @@ export class Panels {
   }
 
   named(name) {
-    return el("span", { class: "class-name" }, el("span", { class: this.classes.mark(name) }), name);
+    return el("span", { class: "class-name" }, el("span", { class: this.classes.look(name).mark }), name);
   }
 
   verdict(node) {
@@ -48,7 +48,7 @@ export class Panels {
     const { parts } = view;
     const most = largest(parts.sources.map((source) => source.contribution));
     const rows = parts.sources.map((source) => row(false,
-      el("span", {}, el("span", { class: this.classes.mark(source.predicted) }), this.link(source.id)),
+      el("span", {}, el("span", { class: this.classes.look(source.predicted).mark }), this.link(source.id)),
       hopName(source.hop), bar(source.contribution, most), signed(source.contribution)));
     const rest = [
       [parts.others, count(parts.others, "other node"), parts.others_contribution, "quiet"],
@@ -69,10 +69,9 @@ export class Panels {
     if (options.by === "contribution") {
       items.push(item("mark plus", "adds"), item("mark minus shape-diamond", "takes away"));
     } else {
-      const seen = new Set(view.nodes.flatMap((node) => [node.predicted, node.label ?? node.predicted]));
-      for (const name of this.graph.classes.filter((each) => seen.has(each))) {
-        items.push(item(this.classes.mark(name), name));
-      }
+      const seen = new Set(view.nodes.flatMap((node) => [node.predicted, node.label]));
+      const names = this.graph.classes.filter((name) => seen.has(name));
+      items.push(...names.map((name) => item(this.classes.look(name).mark, name)));
       items.push(item("mark ringed", "ring: true class"));
     }
     items.push(el("li", { class: "quiet" }, "lines: the most probable walk, dashed through nodes not shown"));
@@ -83,7 +82,7 @@ export class Panels {
     return view.levels.filter((level) => level.rest).map((level) => {
       const nodes = view.nodes.filter((node) => node.hop === level.hop);
       const items = nodes.map((node) => el("li", {}, this.link(node.id), ` ${this.told(node)}`));
-      if (level.rest.nodes) items.push(el("li", { class: "quiet" }, restOf(level.rest)));
+      if (level.rest.nodes) items.push(el("li", { class: "quiet" }, `${count(level.rest.nodes, "other")}: ${added(level.rest)}`));
       const title = `${hopName(level.hop)}: ${count(level.nodes, "node")}, ${signed(level.contribution)}`;
       return el("section", {}, el("h3", {}, title), el("ul", {}, ...items));
     });
@@ -93,8 +92,7 @@ export class Panels {
   told(node) {
     const truth = node.label === null ? "" : `, is ${node.label}`;
     const split = node.split ? `, ${node.split}` : "";
-    return `predicted ${node.predicted} ${percent(node.probability)}${truth}${split}; `
-      + `attention ${percent(node.attention)}, adds ${signed(node.contribution)}`;
+    return `predicted ${node.predicted} ${percent(node.probability)}${truth}${split}; ${added(node)}`;
   }
 
   card(node) {
@@ -165,14 +163,12 @@ function columnsOf(rows) {
   return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
 }
 
-function restOf(rest) {
-  return `${count(rest.nodes, "other")}: attention ${percent(rest.attention)}, adds ${signed(rest.contribution)}`;
-}
-
 function bar(value, most, kind = value < 0 ? "minus" : "plus") {
   const inner = el("span", { class: `bar ${kind}` });
   inner.style.width = `${(100 * Math.abs(value)) / most}%`;
   return inner;
 }
+
+const added = (part) => `attention ${percent(part.attention)}, adds ${signed(part.contribution)}`;
 
 const largest = (values) => Math.max(...values.map(Math.abs), 1e-12);
