@@ -19,17 +19,16 @@ def datasets() -> None:
     from ..show.tables import numbers
 
     headings = ("name", "nodes", "edges", "features", "classes", "homophily", "here?")
-    table = numbers(*headings, texts=("name", "here?"))
-    places = []
+    rows, places = [], []
     for name in graphs.names():
         info, place = graphs.info(name), graphs.where(name)
         sizes = (info.num_nodes, info.num_edges, info.num_features, info.num_classes)
         homophily = "-" if info.homophily is None else f"{info.homophily:.2f}"
         here = "no" if place.status == "download" else f"[green]{place.status}[/green]"
-        table.add_row(name, *(f"{n:,}" for n in sizes), homophily, here)
+        rows.append((name, *sizes, homophily, here))
         if place.path:
             places.append(f"{name}: {place.path}")
-    out_console.print(table)
+    out_console.print(numbers(headings, rows, texts=("name", "here?")))
     out_console.print("Where each graph is, or would be looked for first:")
     for line in places:
         out_console.print("  " + escape(line), soft_wrap=True)

@@ -37,7 +37,7 @@ app = typer.Typer(
 out_console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
 
-Options = Mapping[str, tuple[Any, Any]]
+Options = dict[str, tuple[Any, Any]]
 """Name -> what it is, as typer reads it, and its default: see `option`."""
 Given = dict[str, Any]
 """The options of a group that are not the default."""
@@ -46,11 +46,20 @@ Given = dict[str, Any]
 
 
 def option(
-    kind: Any, help: str, *names: str, default: Any = None, panel: str | None = None, **more: Any
+    kind: Any, help: str, default: Any = None, *names: str, panel: str | None = None, **more: Any
 ) -> tuple[Any, Any]:
     """An option of a group."""
     about = typer.Option(*names, help=help, rich_help_panel=panel, **more)
     return Annotated[kind if default is not None else kind | None, about], default
+
+
+def group(panel: str | None = None, /, **rows: tuple[Any, ...]) -> Options:
+    """Options by name: (kind, help, default, other names); a bool without a default is a flag."""
+    made = {}
+    for name, (kind, help, *more) in rows.items():
+        flag = kind is bool and not more
+        made[name] = option(kind, help, *([None, f"--{name}"] if flag else more), panel=panel)
+    return made
 
 
 def options(**groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -109,17 +118,16 @@ SETTINGS: Options = {
 }
 
 
-def table_option(kind: Any, help: str, *names: str) -> tuple[Any, Any]:
-    return option(kind, help, *names, panel="Your own tables")
-
-
-NEW_TABLES: Options = {
-    "nodes": table_option(Path, "Table of the nodes, a row each: .csv, .tsv or .parquet."),
-    "edges": table_option(Path, "Table of the edges, a row each."),
-    "unknown_ends": table_option(
-        str, r"error, or drop: edges that end at no node of the table. \[default: error]"
+TABLES = "Your own tables"
+NEW_TABLES = group(
+    TABLES,
+    nodes=(Path, "Table of the nodes, a row each: .csv, .tsv or .parquet."),
+    edges=(Path, "Table of the edges, a row each."),
+    unknown_ends=(
+        str,
+        r"error, or drop: edges that end at no node of the table. \[default: error]",
     ),
-}
+)
 
 
 def _folder(variable: str, help: str) -> tuple[Any, Any]:
@@ -153,10 +161,10 @@ Device = Annotated[
 ]
 PLACE: Options = {
     "device": (Device, "auto"),
-    "capture": option(
-        bool, "On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.", default=True
+    **group(
+        capture=(bool, "On a GPU, replay epochs as CUDA graphs: the same numbers, sooner.", True),
+        together=(int, r"Runs that share a GPU at a time. \[default: 5]"),
     ),
-    "together": option(int, r"Runs that share a GPU at a time. \[default: 5]"),
 }
 
 

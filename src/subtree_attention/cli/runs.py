@@ -9,23 +9,26 @@ import typer
 
 from .. import _check
 from . import app as sta
-from .app import Device, Force, Given, RunFolder, command, option, say, table_option
+from .app import Device, Force, Given, RunFolder, command, group, say
 
-JOIN = "The new nodes join the graph of the run; edges may end in both."
-TABLES: sta.Options = {**sta.NEW_TABLES, "join": table_option(bool, JOIN, "--join")}
-ASKED: sta.Options = {
-    "top": option(int, "Nodes to name in each level.", default=5),
-    "hops": option(int, r"Name nodes up to this hop only. \[default: all]"),
-    "cls": option(
-        str, r"Class to explain, by name or number. \[default: the predicted one]", "--class"
+JOIN = (bool, "The new nodes join the graph of the run; edges may end in both.")
+TABLES = sta.NEW_TABLES | group(sta.TABLES, join=JOIN)
+ASKED = group(
+    top=(int, "Nodes to name in each level.", 5),
+    hops=(int, r"Name nodes up to this hop only. \[default: all]"),
+    cls=(
+        str,
+        r"Class to explain, by name or number. \[default: the predicted one]",
+        None,
+        "--class",
     ),
-    "by": option(
+    by=(
         str,
         "Which nodes are named: those with the largest 'share' of the attention, or the largest "
         "'contribution' to the logit, of either sign.",
-        default="share",
+        "share",
     ),
-}
+)
 Predictions = Annotated[Path, typer.Option(help="File to write: .csv, or .parquet.")]
 
 

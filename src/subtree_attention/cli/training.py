@@ -10,79 +10,56 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import app as sta
-from .app import Given, command, option, say, table_option
+from .app import Given, command, group, say
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..datasets import Dataset
     from ..train.watch import Watch
 
-TABLES: sta.Options = {
-    **sta.NEW_TABLES,
-    "target": table_option(str, "Column of the labels; empty where it is to be predicted."),
-    "id": table_option(str, r"Column of the ids. \[default: id, else the first]", "--id"),
-    "source": table_option(
-        str, r"Column where edges start. \[default: source, src, from, else the first]"
-    ),
-    "dest": table_option(
-        str, r"Column where edges end. \[default: target, dest, dst, to, else the next]"
-    ),
-    "weight": table_option(str, "Column of the weights of edges."),
-    "features": table_option(
+TABLES = sta.NEW_TABLES | group(
+    sta.TABLES,
+    target=(str, "Column of the labels; empty where it is to be predicted."),
+    id=(str, r"Column of the ids. \[default: id, else the first]"),
+    source=(str, r"Column where edges start. \[default: source, src, from, else the first]"),
+    dest=(str, r"Column where edges end. \[default: target, dest, dst, to, else the next]"),
+    weight=(str, "Column of the weights of edges."),
+    features=(
         list[str],
         "Columns of the nodes to use, as age,city or with the kind as zip:category (number, "
         r"category, text, tags); may be given several times. \[default: all others]",
     ),
-    "directed": table_option(
-        bool, "Keep the directions of edges. Else they lead both ways.", "--directed"
-    ),
-    "split_column": table_option(
-        str, r"Column that holds train, val, test or nothing. \[default: random]"
-    ),
-    "tune": table_option(
-        str, "Search settings for so long (90s, 20m, 2h) first, and train with the best."
-    ),
-}
-HOW: sta.Options = {
-    "out": option(Path, r"Folder of the results. \[default: a new one under runs/]"),
-    "resume": option(
-        bool,
-        "Go on with a run that was stopped: that in --out, or the latest in runs/.",
-        "--resume",
-    ),
-    "checkpoint_seconds": option(float, "How often a run is saved on the way.", default=5.0),
-}
-PLAN: sta.Options = {
-    "method": option(
-        str,
-        "optuna (proposals that learn from the trials) or grid (every point).",
-        default="optuna",
-    ),
-    "space": option(
-        str, "paper (the paper's grid of 480 points) or wide (also the model).", default="paper"
-    ),
-    "runs": option(int, "Splits per trial: their mean score counts.", default=3),
-    "seed": option(int, "Of the proposals and of the first split.", default=0),
-}
-SEARCH: sta.Options = {
-    "trials": option(
+    directed=(bool, "Keep the directions of edges. Else they lead both ways."),
+    split_column=(str, r"Column that holds train, val, test or nothing. \[default: random]"),
+    tune=(str, "Search settings for so long (90s, 20m, 2h) first, and train with the best."),
+)
+HOW = group(
+    out=(Path, r"Folder of the results. \[default: a new one under runs/]"),
+    resume=(bool, "Go on with a run that was stopped: that in --out, or the latest in runs/."),
+    checkpoint_seconds=(float, "How often a run is saved on the way.", 5.0),
+)
+PLAN = group(
+    method=(str, "optuna (proposals that learn from the trials) or grid (every point).", "optuna"),
+    space=(str, "paper (the paper's grid of 480 points) or wide (also the model).", "paper"),
+    runs=(int, "Splits per trial: their mean score counts.", 3),
+    seed=(int, "Of the proposals and of the first split.", 0),
+)
+SEARCH = group(
+    trials=(
         int,
         "Trials in all, those done before and by other processes included. "
         r"\[default: the whole grid; with optuna 100, or as many as the budget allows]",
     ),
-    "budget": option(str, "Time for this call, such as 90s, 20m, 2h or 1h30m."),
-    "prune": option(
+    budget=(str, "Time for this call, such as 90s, 20m, 2h or 1h30m."),
+    prune=(
         bool,
         "Give up trials whose first run is below the median after as many epochs as the patience. "
         "Sooner done, but what learns slowly may be lost.",
-        "--prune",
     ),
-    "final": option(
-        bool, "At the end train the best recipe by the protocol, and report test.", "--final"
-    ),
-    "out": option(Path, r"Folder of the search. \[default: runs/tune-GRAPH]"),
-}
-SHARED: sta.Options = {name: sta.SETTINGS[name] for name in ("epochs", "patience")}
+    final=(bool, "At the end train the best recipe by the protocol, and report test."),
+    out=(Path, r"Folder of the search. \[default: runs/tune-GRAPH]"),
+)
+SHARED = {name: sta.SETTINGS[name] for name in ("epochs", "patience")}
 
 
 GraphName = Annotated[str, typer.Argument(help="A name from 'sta datasets'.")]

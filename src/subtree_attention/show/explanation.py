@@ -171,7 +171,7 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
     """The nodes of a level that are named, and the rest as one row."""
     texts = ("walk" if level["hop"] not in (0, GLOBAL) else "node", "label")
     look: Any = {"no_wrap": True, "box": None, "pad_edge": False, "header_style": "dim"}
-    table = numbers(*texts, "% of each head", *_pair(told), texts=texts, **look)
+    table = numbers((*texts, "% of each head", *_pair(told)), texts=texts, **look)
 
     def add(name: str, label: str, part: dict[str, Any], style: str | None = None) -> None:
         shares = " ".join(f"{percent(share, 1):>5}" for share in part["attention"])
@@ -193,7 +193,7 @@ def _table(told: dict[str, Any]) -> Table:
     heads = len(levels[0]["heads"])
     headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *rival)
     look: Any = {"title": f"what the logit of {cls} is made of", "box": SIMPLE_HEAD}
-    table = numbers(*headings, texts=("",), no_wrap=True, **look)
+    table = numbers(headings, texts=("",), no_wrap=True, **look)
     name, bars = table.columns[0], table.columns[heads + 2]
     name.no_wrap, bars.min_width, bars.max_width = True, 4, BAR
     longest = max(abs(part[0]) for part in [told["bias"], *(lv["contribution"] for lv in levels)])

@@ -30,6 +30,7 @@ class Lines(Watch):
     def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
         self.total, self.what, self.began = total, what, time.monotonic()
         self.say(banner)
+        self.refresh()
 
     def say(self, line: str) -> None:
         print(line, flush=True)
@@ -56,11 +57,16 @@ class Lines(Watch):
         self.done, self.total = done, total
         if seconds_left is not None:
             self.bound = time.monotonic() + seconds_left
+        self.refresh(note)
 
     def leave(self, name: str) -> None:
         self.elsewhere += 1
         if self.total:
             self.total -= 1
+        self.refresh()
+
+    def refresh(self, note: str | None = None) -> None:
+        """Show how far all is, where a display is live."""
 
     def _tick(self) -> float | None:
         """The first epoch of all warms up and starts the clock."""
@@ -121,16 +127,15 @@ class Bars(Lines):
     def say(self, line: str) -> None:
         self.display.console.print(line, soft_wrap=True, markup=False)
 
-    def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
-        super().begin(banner, total, what)
-        self.display.update(self.all, description=f"{what:6}", total=total)
+    def refresh(self, note: str | None = None) -> None:
+        told: Any = {"description": f"{self.what:6}"} | ({} if note is None else {"note": note})
+        self.display.update(self.all, completed=self.done, total=self.total, **told)
 
     def epoch(self, run: Run) -> None:
         left = self._tick()
         others = f" and {len(self.active) - 1} more" if len(self.active) > 1 else ""
-        note = f"{run.name}{others}  {scores(run)}" + (
-            "" if left is None else f"  {clock(left)} left"
-        )
+        rest = "" if left is None else f"  {clock(left)} left"
+        note = f"{run.name}{others}  {scores(run)}{rest}"
         # The bar ends where patience would: it grows when the validation score improves.
         completed = sum(run.epoch for run in self.active.values())
         total = sum(run.last_epoch for run in self.active.values())
@@ -140,18 +145,7 @@ class Bars(Lines):
         self._count(name)
         if notable:
             self.say(f"{name}  {line}")
-        note = "" if notable else f"last {name}: {line}"
-        self.display.update(self.all, completed=self.done, total=self.total, note=note)
-
-    def status(
-        self, done: int, total: int | None, seconds_left: float | None = None, note: str = ""
-    ) -> None:
-        super().status(done, total, seconds_left)
-        self.display.update(self.all, completed=done, total=total, note=note)
-
-    def leave(self, name: str) -> None:
-        super().leave(name)
-        self.display.update(self.all, total=self.total)
+        self.refresh("" if notable else f"last {name}: {line}")
 
 
 def clock(seconds: float) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 from rich.box import SIMPLE
@@ -27,22 +29,19 @@ CLASSES_SHOWN = 15
 
 def show_result(result: Result, console: Console) -> None:
     """The runs of a configuration, their mean and their deviation."""
-    metric = task_of(result.config.task).metric
+    metric, runs = task_of(result.config.task).metric, result.runs
     title = f"{result.config.model.title} on {plain(result.config.data.graph)}: test {metric.label}"
     headings = ("run", "test", "validation", "best epoch", "epochs", "seconds")
-    table, runs = _table(*headings, title=title), result.runs
-    for run in runs:
-        numbers = (str(run.run), metric.show(run.test), metric.show(run.val))
-        table.add_row(*numbers, str(run.best_epoch), str(run.epochs), f"{run.seconds:.1f}")
+    forms = (metric.show, metric.show, "{:.0f}".format, "{:.0f}".format, "{:.1f}".format)
+    values = [(run.test, run.val, run.best_epoch, run.epochs, run.seconds) for run in runs]
+
+    def row(name: Any, values: Iterable[float]) -> list[str]:
+        return [str(name), *(form(value) for form, value in zip(forms, values, strict=True))]
+
+    table = _table(headings, map(row, (run.run for run in runs), values), title)
     table.add_section()
-    table.add_row(
-        "mean",
-        f"[bold]{metric.show(result.mean)}[/bold]",
-        metric.show(mean(run.val for run in runs)),
-        f"{mean(run.best_epoch for run in runs):.0f}",
-        f"{mean(run.epochs for run in runs):.0f}",
-        f"{mean(run.seconds for run in runs):.1f}",
-    )
+    name, test, *others = row("mean", map(mean, zip(*values, strict=True)))
+    table.add_row(name, f"[bold]{test}[/bold]", *others)
     if result.std is not None:
         table.add_row("std", metric.show(result.std), "", "", "", "")
     console.print(table)
@@ -51,67 +50,55 @@ def show_result(result: Result, console: Console) -> None:
 
 def show_scores(scores: list[Scores], console: Console) -> None:
     """The metric of each run, now and when it was trained."""
-    run = scores[0].run
-    metric = run.task.metric
+    run, metric = scores[0].run, scores[0].run.task.metric
     headings = ("run", "train", "validation", "test", "test when trained")
-    table = _table(*headings, title=f"{plain(run.config.data.graph)}: {metric.label}")
-    for score in scores:
-        values = (score.train, score.val, score.test, score.run.result.test)
-        table.add_row(str(score.run.result.run), *map(metric.show, values))
-    console.print(table)
+    rows = (
+        (one.run.result.run, *map(metric.show, (one.train, one.val, one.test, one.run.result.test)))
+        for one in scores
+    )
+    console.print(_table(headings, rows, f"{plain(run.config.data.graph)}: {metric.label}"))
 
 
 def show_quality(scores: list[Scores], console: Console) -> None:
     """More scores of the test nodes, a line for each run."""
     console.print("\ntest nodes (%)")
-    table = _table("run", *scores[0].quality.named())
-    for score in scores:
-        table.add_row(str(score.run.result.run), *map(percent, score.quality.named().values()))
-    console.print(table)
+    rows = ((one.run.result.run, *map(percent, one.quality.named().values())) for one in scores)
+    console.print(_table(("run", *scores[0].quality.named()), rows))
 
 
 def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None:
     """The confusion matrix of the run with the best validation score; and as a picture."""
     run = best([score.run for score in scores])
     counts = next(score.quality.confusion for score in scores if score.run is run)
-    number, classes = run.result.run, run.dataset.classes
-    names = [plain(name) for name in classes]
+    classes, names = run.dataset.classes, [plain(name) for name in run.dataset.classes]
+    nodes = f"test nodes of run {run.result.run}"
     if len(classes) <= CLASSES_SHOWN:
-        console.print(f"test nodes of run {number}: true class in rows, predicted in columns")
+        console.print(f"{nodes}: true class in rows, predicted in columns")
         table = _matrix(names, names, counts)
         anyhow = console.options.update(max_width=10_000)
         if console.measure(table, options=anyhow).maximum > console.width:  # names would be cut
-            numbers = [str(number) for number in range(len(names))]
             rows = [f"{number}: {name}" for number, name in enumerate(names)]
-            table = _matrix(rows, numbers, counts)
+            table = _matrix(rows, [str(number) for number in range(len(names))], counts)
     else:
-        console.print(f"test nodes of run {number}: what is taken for what most often")
-        table = _table("true", "predicted", "nodes")
-        for true, predicted, count in most_confused(counts, 10):
-            table.add_row(names[true], names[predicted], f"{count:,}")
+        console.print(f"{nodes}: what is taken for what most often")
+        pairs = ((names[i], names[j], count) for i, j, count in most_confused(counts, 10))
+        table = _table(("true", "predicted", "nodes"), pairs)
     console.print(table)
-    title = f"{run.config.data.graph}, test nodes of run {number}"
-    picture = confusion.draw(counts, classes, title)
-    if picture is None:
-        line = 'no picture: it needs matplotlib, pip install "subtree-attention[plot]"'
-    else:
-        line = _draw(folder / "confusion.png", picture)
+    path = folder / "confusion.png"
+    picture = confusion.draw(counts, classes, f"{run.config.data.graph}, {nodes}")
+    try:
+        if picture is None:
+            raise ImportError('it needs matplotlib, pip install "subtree-attention[plot]"')
+        write_bytes(path, picture)
+        line = f"drawn in {path}"
+    except (ImportError, OSError) as error:  # or a folder that is only read
+        line = f"no picture: {error}"
     console.print(line, soft_wrap=True, markup=False)
 
 
-def _matrix(rows: list[str], columns: list[str], counts: np.ndarray) -> Table:
-    table = _table("", *columns)
-    for name, row in zip(rows, counts, strict=True):
-        table.add_row(name, *(f"{count:,}" for count in row))
-    return table
-
-
-def _draw(path: Path, picture: bytes) -> str:
-    try:
-        write_bytes(path, picture)
-    except OSError as error:  # a folder that is only read; the scores are printed already
-        return f"no picture: {error}"
-    return f"drawn in {path}"
+def _matrix(names: list[str], columns: list[str], counts: np.ndarray) -> Table:
+    rows = ((name, *row) for name, row in zip(names, counts.tolist(), strict=True))
+    return _table(("", *columns), rows)
 
 
 def show_calibration(calibration: Calibration, console: Console) -> None:
@@ -121,11 +108,11 @@ def show_calibration(calibration: Calibration, console: Console) -> None:
         "found on the validation nodes (NLL: negative log-likelihood, ECE: expected calibration "
         "error in %)"
     )
-    table = _table("", "nodes", "NLL", "calibrated", "ECE", "calibrated")
-    for name, trust in (("validation", calibration.val), ("test", calibration.test)):
-        nll, ece = (f"{value:.4f}" for value in trust.nll), map(percent, trust.ece)
-        table.add_row(name, f"{trust.nodes:,}", *nll, *ece)
-    console.print(table)
+    rows = (
+        (name, part.nodes, *map("{:.4f}".format, part.nll), *map(percent, part.ece))
+        for name, part in (("validation", calibration.val), ("test", calibration.test))
+    )
+    console.print(_table(("", "nodes", "NLL", "calibrated", "ECE", "calibrated"), rows))
 
 
 def known_labels(predictions: Predictions) -> str | None:
@@ -138,8 +125,10 @@ def known_labels(predictions: Predictions) -> str | None:
     return f"{int(right.sum()):,} of {len(right):,} nodes with a label are right ({share}%)"
 
 
-def _table(*headings: str, title: str | None = None) -> Table:
+def _table(
+    headings: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None
+) -> Table:
     """A frame for what has a title; else columns of numbers behind one of names."""
     if title:
-        return numbers(*headings, title=title)
-    return numbers(*headings, texts=headings[:1], box=SIMPLE)
+        return numbers(headings, rows, title=title)
+    return numbers(headings, rows, texts=headings[:1], box=SIMPLE)

@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from io import BytesIO
-from statistics import stdev
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from ..io import write_bytes
@@ -65,18 +65,18 @@ def best_trials(study: Study) -> Table:
     metric = task_of(study.plan.config({}).task).metric
     title = f"{study.plan.graph}: the best trials by validation {metric.label}"
     headings = ("trial", "validation", "std", "epochs", "seconds", "settings")
-    table = numbers(*headings, texts=("settings",), no_wrap=True, title=title)
-    for trial in study.done()[:BEST]:
-        scores, epochs = trial.user_attrs["scores"], trial.user_attrs["epochs"]
-        table.add_row(
+    rows = (
+        (
             str(trial.number),
             metric.show(trial.value),
-            metric.show(stdev(scores)) if len(scores) > 1 else "-",
-            f"{sum(epochs) / len(epochs):.0f}",
+            metric.show(stdev(scores)) if len(scores := trial.user_attrs["scores"]) > 1 else "-",
+            f"{mean(trial.user_attrs['epochs']):.0f}",
             f"{trial.user_attrs['seconds']:.1f}",
             ", ".join(f"{name} {value}" for name, value in settings(trial.params).items()),
         )
-    return table
+        for trial in study.done()[:BEST]
+    )
+    return numbers(headings, rows, texts=("settings",), no_wrap=True, title=title)
 
 
 def _others(study: Study) -> list[str]:

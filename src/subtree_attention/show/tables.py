@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,26 +15,33 @@ SHOWN = 40
 """Columns that are listed; the rest is counted."""
 
 
-def numbers(*headings: str, texts: Sequence[str] = (), no_wrap: bool = False, **look: Any) -> Table:
+def numbers(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Any]] = (),
+    *,
+    texts: Sequence[str] = (),
+    no_wrap: bool = False,
+    **look: Any,
+) -> Table:
     """A table of numbers, at the right of their columns; those of these texts are at the left."""
     table = Table(**look)
     for heading in headings:
         number = heading not in texts
         table.add_column(heading, justify="right" if number else "left", no_wrap=no_wrap and number)
+    for row in rows:
+        table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
     return table
 
 
 def show(notes: TableNotes, console: Console) -> None:
     """Print a line for each column, and the notes."""
-    headings, texts = (
-        ("column", "kind", "width", "missing", "unseen", "note"),
-        ("column", "kind", "note"),
+    headings = ("column", "kind", "width", "missing", "unseen", "note")
+    rows = (
+        (plain(line.name), line.kind, line.width, line.missing, line.unseen, plain(line.note))
+        for line in notes.columns[:SHOWN]
     )
-    table = numbers(*headings, texts=texts, title="columns of the nodes")
-    for line in notes.columns[:SHOWN]:
-        sizes = (f"{size:,}" for size in (line.width, line.missing, line.unseen))
-        table.add_row(plain(line.name), line.kind, *sizes, plain(line.note))
-    console.print(table)
+    texts, title = ("column", "kind", "note"), "columns of the nodes"
+    console.print(numbers(headings, rows, texts=texts, title=title))
     if len(notes.columns) > SHOWN:
         console.print(f"and {len(notes.columns) - SHOWN:,} columns more")
     for note in notes.words:

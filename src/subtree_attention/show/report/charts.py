@@ -100,4 +100,4 @@ def _text(text: str, place: Point, away: Point, anchor: str = "middle") -> Marku
 
 
 def _segment(kind: str, start: Point, end: Point) -> Markup:
-    return _tag("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], **{"class": kind})
+    return _tag("line", **{"class": kind}, x1=start[0], y1=start[1], x2=end[0], y2=end[1])

@@ -6,9 +6,8 @@ export function parse(hash) {
   const found = /^#\/node\/([^?]*)(?:\?(.*))?$/.exec(hash);
   if (!found) return { id: null, options: {} };
   const given = new URLSearchParams(found[2] ?? "");
-  const options = {};
-  for (const name of OPTIONS) if (given.has(name)) options[name] = given.get(name);
-  return { id: decoded(found[1]), options };
+  const pairs = [...given].filter(([name]) => OPTIONS.includes(name));
+  return { id: decoded(found[1]), options: Object.fromEntries(pairs) };
 }
 
 export function format(id, options) {

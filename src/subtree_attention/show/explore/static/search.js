@@ -8,16 +8,16 @@ export function search(ask, go) {
   const input = byId("find"), found = byId("found");
   let nodes = [], active = -1, timer = 0, last = 0;
 
-  function close() {
-    found.hidden = true;
+  function open(is) {
+    found.hidden = !is;
     active = -1;
-    input.setAttribute("aria-expanded", "false");
+    input.setAttribute("aria-expanded", String(is));
     input.removeAttribute("aria-activedescendant");
   }
 
   function choose(id) {
     input.value = "";
-    close();
+    open(false);
     go(id);
   }
 
@@ -41,14 +41,12 @@ export function search(ask, go) {
     });
     if (!items.length) items.push(el("li", { class: "quiet" }, "No id matches."));
     found.replaceChildren(...items);
-    found.hidden = false;
-    active = -1;
-    input.setAttribute("aria-expanded", "true");
+    open(true);
   }
 
   async function look() {
     const asked = ++last, text = input.value;
-    if (!text) return close();
+    if (!text) return open(false);
     const answer = await ask(text);
     if (asked === last && answer && input.value === text) {
       nodes = answer;
@@ -61,9 +59,9 @@ export function search(ask, go) {
     timer = setTimeout(look, WAIT);
   });
   look(); // what was typed while the page was loading
-  input.addEventListener("blur", close);
+  input.addEventListener("blur", () => open(false));
   input.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") close();
+    if (event.key === "Escape") open(false);
     if (found.hidden || !nodes.length) return;
     if (event.key === "ArrowDown") activate(active + 1);
     else if (event.key === "ArrowUp") activate(active < 0 ? nodes.length - 1 : active - 1);
