@@ -60,8 +60,6 @@ SEARCH = group(
     out=(Path, r"Folder of the search. \[default: runs/tune-GRAPH]"),
 )
 SHARED = {name: sta.SETTINGS[name] for name in ("epochs", "patience")}
-
-
 GraphName = Annotated[str, typer.Argument(help="A name from 'sta datasets'.")]
 GraphOrDigits = Annotated[
     str | None, typer.Argument(help=r"A name from 'sta datasets'. \[default: digits]")
@@ -214,7 +212,8 @@ def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Datas
     if "features" in tables:
         tables["features"] = [name for part in tables["features"] for name in part.split(",")]
     dataset = datasets.from_tables(**tables)
-    show(dataset.notes, sta.out_console)
+    if dataset.notes:
+        show(dataset.notes, sta.out_console)
     name = tables["nodes"].stem
     name = f"{name}-table" if name in datasets.names() else name
     return dataset, recipe(dataset, graph=name, **changes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,13 @@ def render(findings: Findings) -> str:
     )
     environment.filters |= {"percent": percent, "signed": signed, "thousands": "{:,}".format}
     run, metric = findings.run, findings.run.task.metric
+    told = {name: run.environment.get(name) for name in ("time", "command", "device", "commit")}
+    origin = [(name.capitalize(), value) for name, value in told.items() if value]
     return environment.get_template("template.html").render(
         found=findings,
         run=run,
         best=run.result,
-        words=words.describe(run.config, run.dataset),
+        words=[*words.describe(run.config, run.dataset), *origin],
         metric=metric,
         label=metric.label[0].upper() + metric.label[1:],
         scores=_scores(findings),
@@ -94,18 +96,16 @@ def _scores(findings: Findings) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def _heat(
-    values: np.ndarray, amounts: np.ndarray, form: str, names: Sequence[str], **about: Any
+    headings: Sequence[str], names: Iterable[Any], values: np.ndarray, shades: np.ndarray, form: str
 ) -> dict[str, Any]:
-    """A table whose cells are coloured: values [n, m], amounts of colour from 0 to 1 [n, m].
+    """A table whose cells are coloured: values [n, m], shades of colour from 0 to 1 [n, m]."""
 
-    A cell is (text, how much colour in per cent, whether it is below 0).
-    """
-    rows = [
+    def cell(value: float, shade: float) -> dict[str, Any]:
         # Text stays legible on the fullest.
-        [(format(v, form), round(60 * a), v < 0) for v, a in zip(*both, strict=True)]
-        for both in zip(values.tolist(), amounts.tolist(), strict=True)
-    ]
-    return {"rows": list(zip(names, rows, strict=True)), **about}
+        return {"text": format(value, form), "shade": round(60 * shade), "minus": value < 0}
+
+    pairs = zip(names, values.tolist(), shades.tolist(), strict=True)
+    return {"headings": headings, "rows": [(name, *map(cell, *both)) for name, *both in pairs]}
 
 
 def _confusion(findings: Findings) -> dict[str, Any]:
@@ -114,8 +114,7 @@ def _confusion(findings: Findings) -> dict[str, Any]:
     if len(classes) > CLASSES_SHOWN:
         worst = most_confused(counts, PAIRS_SHOWN)
         return {"pairs": [(classes[i], classes[j], f"{nodes:,}") for i, j, nodes in worst]}
-    about = {"title": "", "corner": "true \\ predicted", "columns": classes}
-    return _heat(counts, shares(counts), ",d", classes, **about)
+    return _heat(("true \\ predicted", *classes), classes, counts, shares(counts), ",d")
 
 
 def _levels(findings: Findings) -> list[dict[str, Any]]:
@@ -123,12 +122,12 @@ def _levels(findings: Findings) -> list[dict[str, Any]]:
     found = {"Hop weights alpha": findings.hop_weights, "Gates over heads": findings.gates}
     tables = []
     for title, values in found.items():
-        if values is None:
-            continue
-        heads = [f"head {head}" for head in range(1, values.shape[1] + 1)]
-        about = {"title": title, "corner": "hop", "columns": heads if heads[1:] else ["all heads"]}
-        sizes, hops = np.abs(values) / (np.abs(values).max() or 1.0), map(str, range(len(values)))
-        tables.append(_heat(values, sizes, ".3f", list(hops), **about))
+        if values is not None:
+            heads = [f"head {head}" for head in range(1, values.shape[1] + 1)]
+            headings = ("hop", *(heads if heads[1:] else ["all heads"]))
+            sizes = np.abs(values) / (np.abs(values).max() or 1.0)
+            table = _heat(headings, range(len(values)), values, sizes, ".3f")
+            tables.append({**table, "title": title})
     return tables
 
 

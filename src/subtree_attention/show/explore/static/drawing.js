@@ -160,23 +160,23 @@ function line(told, i, parent) {
 
 // Texts are larger than the picture by a factor, so that they are read at every size of it.
 function styles(larger) {
-  const ink = colour("ink"), quiet = colour("quiet"), paper = colour("paper");
+  const ink = colour("ink"), paper = colour("paper");
   return [
+    { selector: "node", style: {
+      "width": "data(size)", "height": "data(size)", "border-width": 1, "overlay-opacity": 0,
+      "label": "data(name)", "font-family": "system-ui, sans-serif" } },
     { selector: "node.seen", style: {
-      "width": "data(size)", "height": "data(size)", "shape": "data(shape)",
-      "background-color": "data(fill)", "border-width": 1, "border-color": paper,
+      "shape": "data(shape)", "background-color": "data(fill)", "border-color": paper,
       "outline-width": "data(ring)", "outline-offset": 1, "outline-color": "data(truth)",
-      "label": "data(name)", "font-size": 11 * larger, "font-family": "system-ui, sans-serif", "color": ink,
-      "text-halign": "data(side)", "text-valign": "data(high)", "text-margin-x": "data(awayX)",
-      "text-margin-y": "data(awayY)", "text-outline-color": paper,
-      "text-outline-width": 2, "min-zoomed-font-size": 6, "z-index": 2, "overlay-opacity": 0 } },
+      "font-size": 11 * larger, "color": ink, "text-halign": "data(side)", "text-valign": "data(high)",
+      "text-margin-x": "data(awayX)", "text-margin-y": "data(awayY)", "text-outline-color": paper,
+      "text-outline-width": 2, "min-zoomed-font-size": 6, "z-index": 2 } },
     { selector: "node.root", style: { "font-weight": "bold", "font-size": 13 * larger } },
     { selector: "node.ring", style: {
-      "width": "data(size)", "height": "data(size)", "shape": "ellipse", "background-opacity": 0,
-      "border-width": 1, "border-color": colour("line"), "label": "data(name)", "font-size": 10 * larger,
-      "font-family": "system-ui, sans-serif", "color": quiet, "text-valign": "top",
-      "text-margin-y": 5, "text-background-color": paper, "text-background-opacity": 1,
-      "text-background-padding": 2, "events": "no", "z-index": 0, "overlay-opacity": 0 } },
+      "shape": "ellipse", "background-opacity": 0, "border-color": colour("line"), "z-index": 0,
+      "font-size": 10 * larger, "color": colour("quiet"), "text-valign": "top", "text-margin-y": 5,
+      "text-background-color": paper, "text-background-opacity": 1, "text-background-padding": 2,
+      "events": "no" } },
     { selector: "edge", style: {
       "width": 1, "line-color": colour("edge"), "curve-style": "straight", "events": "no",
       "z-index": 1 } },
