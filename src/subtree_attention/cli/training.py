@@ -166,7 +166,8 @@ def _watching(again: str = "") -> Iterator[Watch]:
     except KeyboardInterrupt as stopped:
         folder = getattr(stopped, "folder", None)
         again = again or (f"sta train --resume --out {folder}" if folder else "the same command")
-        say(f"\nStopped. Go on with: {again}", sta.err_console)
+        below = "\n" if sta.err_console.is_terminal else ""  # where ^C stands on the line
+        say(f"{below}Stopped. Go on with: {again}", sta.err_console)
         raise typer.Exit(130) from None
 
 
@@ -212,7 +213,7 @@ def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Datas
     if "features" in tables:
         tables["features"] = [name for part in tables["features"] for name in part.split(",")]
     dataset = datasets.from_tables(**tables)
-    if dataset.notes:
+    if dataset.notes is not None:
         show(dataset.notes, sta.out_console)
     name = tables["nodes"].stem
     name = f"{name}-table" if name in datasets.names() else name
