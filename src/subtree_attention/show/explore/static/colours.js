@@ -18,6 +18,6 @@ export class Classes {
   look(name) {
     const place = this.places.get(name), shape = Math.floor(place / COLOURS) % SHAPES.length;
     const mark = `mark colour-${place % COLOURS} shape-${shape}`;
-    return { colour: colour(`class-${place % COLOURS}`), shape: SHAPES[shape], mark };
+    return { mark, shape: SHAPES[shape], get colour() { return colour(`class-${place % COLOURS}`); } };
   }
 }
