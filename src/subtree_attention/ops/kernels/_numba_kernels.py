@@ -206,12 +206,16 @@ def _quotient_backward(heads, width, grad, readout, eps, scale, row, grad_readou
         r, g = (row * heads + h) * width, (row * heads + h) * (width - 1)
         share = _share(1, readout[r + width - 1] + eps)
         product = 0 * share
-        # A loop of its own: beside a store, whether the sum is vectorised, and so in which order it
-        # adds, would hang on where the arrays happen to lie.
-        for e in range(width - 1):
-            product += grad[g + e] * (readout[r + e] * share)
-        for e in range(width - 1):
-            grad_readout[r + e] = scale[h] * grad[g + e] * share
+        if (width - 1) * grad.itemsize < LINE_BYTES:
+            for e in range(width - 1):
+                product += grad[g + e] * (readout[r + e] * share)
+                grad_readout[r + e] = scale[h] * grad[g + e] * share
+        else:  # In one loop, whether the sum is vectorised, and so in which order it adds, would
+            # hang on where the arrays happen to lie.
+            for e in range(width - 1):
+                product += grad[g + e] * (readout[r + e] * share)
+            for e in range(width - 1):
+                grad_readout[r + e] = scale[h] * grad[g + e] * share
         grad_readout[r + width - 1] = -scale[h] * product * share
         products[row * heads + h] = product
 
