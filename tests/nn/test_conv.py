@@ -311,6 +311,7 @@ def test_autocast_trains_with_float32_attention(x):
         ({"gate": "plane"}, "Did you mean 'plain'"),
         ({"head_mix": "liner"}, "unknown head_mix 'liner'. Did you mean 'linear'"),
         ({"backend": "troch"}, "Did you mean 'torch'"),
+        ({"states": "bfloat"}, "Did you mean 'bfloat16'"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -422,3 +423,14 @@ def test_projections_are_one_product_and_still_three_modules():
     conv.lin_key.register_forward_hook(lambda *_: called.append("key"))  # now one by one
     torch.testing.assert_close(conv(x, edge_index), together)
     assert called == ["key"]
+
+
+def test_a_bound_for_the_memory_of_states_changes_nothing_else():
+    graph, x = EDGES["directed"].graph(), torch.randn(11, 6, dtype=torch.float64)
+    conv = STAConv(6, 8, heads=2).double()
+    expected = conv(x, graph)
+    conv.state_bytes = 1
+    assert_all_close([conv(x, graph)], [expected], FLOAT64_ERROR)
+    conv.states = "bfloat16"
+    with pytest.raises(ValueError, match="on a CPU it would only cost precision"):
+        conv(x, graph)

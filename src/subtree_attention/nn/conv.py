@@ -59,7 +59,9 @@ class STAConv(nn.Module):
         eps: added to every denominator.
         bias: whether the linear maps learn a bias.
         cached: keep the Graph of the first call for all later ones, as in `GCNConv`.
-        backend: see :func:`subtree_attention.subtree_attention`.
+        backend: see :func:`subtree_attention.subtree_attention`, like the last two.
+        states: `"full"`, or `"bfloat16"` on a GPU.
+        state_bytes: a bound for the memory of states.
 
     Shapes:
         - x: `[N, in_channels]`, dense, `torch.sparse_csr` or :class:`SparseFeatures`
@@ -89,6 +91,8 @@ class STAConv(nn.Module):
         bias: bool = True,
         cached: bool = False,
         backend: str = "auto",
+        states: str = "full",
+        state_bytes: int | None = None,
     ) -> None:
         super().__init__()
         self.out_channels = _check.integer("out_channels", out_channels, 1)
@@ -105,6 +109,8 @@ class STAConv(nn.Module):
         self.transition, self.self_loops, self.cached = transition, self_loops, cached
         self.eps, dropout = ops.check_eps(eps), _check.number("dropout", dropout, below=1)
         self.backend = _check.known("backend", backend, ["auto", *ops.backends.BACKENDS])
+        self.states = _check.known("states", states, ops.walk.STATES)
+        self.state_bytes = state_bytes
 
         self.feature_map = feature_maps.build(feature_map, self.key_channels)
         self.lin_query = Linear(in_channels, heads * self.key_channels, bias)
@@ -225,9 +231,8 @@ class STAConv(nn.Module):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""
         weights = self.hop_weights()
-        out = ops.subtree_attention(
-            query, key, value, graph, self.hops, weights, self.feature_map, self.eps, self.backend
-        )
+        how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes
+        out = ops.subtree_attention(query, key, value, graph, self.hops, weights, *how)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def __repr__(self) -> str:

@@ -37,6 +37,7 @@ __all__ = [
     "recurrence",
     "roots",
     "subtree_attention",
+    "walk",
 ]
 
 
