@@ -1,7 +1,7 @@
 """Epochs of two commits beside each other, in turns: whether a change made training slower.
 
-    git worktree add build/old cb4b84c
-    python -m experiments.benchmarks.commits build/old/src src --out results/commits-h200.json
+    git worktree add build/gpu/old cb4b84c
+    python -m experiments.benchmarks.commits build/gpu/old/src src --out results/commits-h200.json
 
 Every measurement is two runs of `fit` in a process of its own, a short and a long one, whose
 difference is epochs and nothing else. What is called is the same in both commits.
@@ -18,7 +18,7 @@ from typing import Any
 from experiments.benchmarks.script import leave, parser
 from subtree_attention.runs.environment import choose_device
 
-CASES = {"cora": (300, 2300), "physics": (100, 900), "arxiv": (10, 110)}
+CASES = {"cora": (300, 8300), "physics": (100, 2100), "arxiv": (10, 110)}
 """Graph, or shape -> epochs of the short and of the long run."""
 
 MEASURE = """
