@@ -124,7 +124,7 @@ def test_custom_ops_fulfil_their_contract_with_torch(device):
     matrices = backends.BACKENDS[name].matrices(graph, torch.float64, both=True)
     for keep in (walk.READOUTS, walk.STATES_TOO):
         options = 2, 1e-6, name, "full", None, keep
-        torch.library.opcheck(library.forward, (*positive, *matrices, *options))
+        torch.library.opcheck(library.forward, (positive, *matrices, *options))
 
 
 class Seen(TorchDispatchMode):

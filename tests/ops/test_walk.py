@@ -244,7 +244,7 @@ def test_partitions_that_exchange_rows_give_what_the_whole_graph_gives(
     inputs = random_inputs(NODES, 3, hops if weighted else None, (8, 5))
     query, key, value = (t.detach().exp() for t in inputs.all()[:3])
     weights = inputs.hop_weights.detach() if weighted else None
-    whole = Operands(query, key, value, weights, hops, 1e-6, torch.float64)
+    whole = Operands(hops, 1e-6, torch.float64, query, key, value, weights)
     levels = () if weighted else (hops + 1,)
     grad = torch.randn(*levels, *value.shape, dtype=torch.float64)
     partitions = Partitions(graph)

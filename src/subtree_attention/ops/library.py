@@ -17,7 +17,7 @@ from ..graph import Graph
 from . import walk
 from .backends import BACKENDS
 from .inputs import full_precision
-from .kernels import Operands, Sizes
+from .kernels import Kernel, Operands, Sizes
 
 
 class Options(NamedTuple):
@@ -30,13 +30,16 @@ class Options(NamedTuple):
     state_bytes: int | None = None
     keep: int = walk.NOTHING
 
-    def sizes(self, key: Tensor, value: Tensor) -> Sizes:
-        dtype = walk.state_dtype(self.states, value.dtype)
-        return Sizes.of(key, value, self.hops, dtype)
+    @property
+    def kernel(self) -> type[Kernel]:
+        return BACKENDS[self.backend]
 
-    def operands(self, query: Tensor, key: Tensor, value: Tensor, weights: Any) -> Operands:
-        dtype = walk.state_dtype(self.states, value.dtype)
-        return Operands(query, key, value, weights, self.hops, self.eps, dtype)
+    def sizes(self, key: Tensor, value: Tensor) -> Sizes:
+        return Sizes.of(key, value, self.hops, walk.state_dtype(self.states, value.dtype))
+
+    def operands(self, inputs: Sequence[Tensor]) -> Operands:
+        dtype = walk.state_dtype(self.states, inputs[2].dtype)
+        return Operands(self.hops, self.eps, dtype, *inputs)
 
 
 def run(
@@ -52,19 +55,21 @@ def run(
     state_bytes: int | None = None,
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Operands`, the result as in `walk.forward`."""
-    inputs = [query, key, value] if hop_weights is None else [query, key, value, hop_weights]
+    # Contiguous before autograd saves them: a slice would keep alive all that it was cut from.
+    inputs = [query.contiguous(), key.contiguous(), value.contiguous()]
+    inputs += [] if hop_weights is None else [hop_weights]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    # Before autograd saves them: a slice would keep alive all that it was cut from.
-    query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
-    kernel, options = BACKENDS[backend], Options(hops, float(eps), backend, states, state_bytes)
+    options = Options(hops, float(eps), backend, states, state_bytes)
     if training:
-        sizes = options.sizes(key, value)
-        keep = walk.what_to_keep(kernel, sizes, graph.num_edges, state_bytes)
+        sizes = options.sizes(*inputs[1:3])
+        keep = walk.what_to_keep(options.kernel, sizes, graph.num_edges, state_bytes)
         options = options._replace(keep=keep)
-    tensors = query, key, value, hop_weights, *kernel.matrices(graph, value.dtype, training)
+    matrices = options.kernel.matrices(graph, value.dtype, training)
     if _is_watched(value):
-        return forward(*tensors, *options)[0]
-    return _Walk.apply(*tensors, options)[0] if training else _forward(*tensors, options)[0]
+        return forward(inputs, *matrices, *options)[0]
+    if not training:
+        return _forward(inputs, matrices[0], options)[0]
+    return _Walk.apply(*matrices, options, *inputs)[0]
 
 
 def _is_watched(tensor: Tensor) -> bool:
@@ -79,74 +84,65 @@ def _is_watched(tensor: Tensor) -> bool:
 
 
 def _forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor | None,
-    matrix: Sequence[Tensor],
-    transpose: Sequence[Tensor],
-    options: Options,
+    inputs: Sequence[Tensor], matrix: Sequence[Tensor], options: Options
 ) -> tuple[Tensor, Tensor]:
-    kernel, operands = BACKENDS[options.backend], options.operands(query, key, value, hop_weights)
-    walkable = walk.Walkable(kernel.matrix(matrix))
-    return walk.forward(kernel, operands, walkable, options.keep, options.state_bytes)
+    kernel, walkable = options.kernel, walk.Walkable(options.kernel.matrix(matrix))
+    how = walkable, options.keep, options.state_bytes
+    return walk.forward(kernel, options.operands(inputs), *how)
 
 
 def _backward(
     grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor | None,
+    inputs: Sequence[Tensor],
     kept: Tensor,
     matrix: Sequence[Tensor],
     transpose: Sequence[Tensor],
     options: Options,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    kernel, operands = BACKENDS[options.backend], options.operands(query, key, value, hop_weights)
+) -> list[Tensor]:
+    """Gradients of the inputs."""
+    kernel, operands = options.kernel, options.operands(inputs)
     both = walk.Walkable(kernel.matrix(matrix)), walk.Walkable(kernel.matrix(transpose))
-    with full_precision(value):  # of the thread that runs the backward pass
-        return walk.backward(
-            kernel, grad.contiguous(), operands, kept, *both, options.keep, options.state_bytes
-        )
-
-
-# -------------------------------------------------------------------------- without an audience
+    how = kept, *both, options.keep, options.state_bytes
+    with full_precision(grad):  # of the thread that runs the backward pass
+        grads = walk.backward(kernel, grad.contiguous(), operands, *how)
+    return [each for each in grads if each is not None]
 
 
 class _Walk(torch.autograd.Function):
-    """`_forward` and `_backward`."""
+    """`_forward` and `_backward` where nobody watches."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
-        output = _forward(*inputs)
-        _save(ctx, inputs, inputs[6], output[1])
-        return output
+    def forward(
+        ctx: Any, matrix: Any, transpose: Any, options: Options, *inputs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        out, kept = _forward(inputs, matrix, options)
+        _save(ctx, inputs, matrix, transpose, options, kept)
+        return out, kept
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
-        return *_gradients(ctx, grad), None, None, None
+        return None, None, None, *_gradients(ctx, grad)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], options: Options, kept: Tensor) -> None:
-    matrix, transpose = inputs[4:6]
-    ctx.save_for_backward(*inputs[:4], kept, *matrix, *transpose)
+def _save(
+    ctx: Any, inputs: Any, matrix: Any, transpose: Any, options: Options, kept: Tensor
+) -> None:
+    ctx.save_for_backward(kept, *inputs, *matrix, *transpose)
     ctx.mark_non_differentiable(kept)
     ctx.set_materialize_grads(False)  # or autograd makes zeros as large as what is kept
-    ctx.length, ctx.options = len(matrix), options
+    ctx.counts, ctx.options = (len(inputs), len(matrix)), options
 
 
-def _gradients(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Of query, key, value and hop weights."""
+def _gradients(ctx: Any, grad: Tensor | None) -> Sequence[Tensor | None]:
+    inputs, matrix = ctx.counts
     if grad is None:  # nothing reaches the output
-        return None, None, None, None
-    query, key, value, hop_weights, kept, *matrices = ctx.saved_tensors
-    matrix, transpose = matrices[: ctx.length], matrices[ctx.length :]
-    tensors = grad, query, key, value, hop_weights, kept, matrix, transpose
-    if not torch.is_grad_enabled() and not _is_watched(grad):
-        return _backward(*tensors, ctx.options)
-    *grads, grad_weights = backward(*tensors, *ctx.options)
-    return *grads, None if hop_weights is None else grad_weights
+        return [None] * inputs
+    kept, *saved = ctx.saved_tensors
+    inputs, matrices = saved[:inputs], saved[inputs:]
+    tensors = grad, inputs, kept, matrices[:matrix], matrices[matrix:]
+    if torch.is_grad_enabled() or _is_watched(grad):
+        return backward(*tensors, *ctx.options)
+    return _backward(*tensors, ctx.options)
 
 
 # ----------------------------------------------------------------------------------- custom ops
@@ -154,10 +150,7 @@ def _gradients(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
 
 @torch.library.custom_op("subtree_attention::forward", mutates_args=())
 def forward(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor | None,
+    inputs: Sequence[Tensor],
     matrix: Sequence[Tensor],
     transpose: Sequence[Tensor],
     hops: int,
@@ -167,35 +160,26 @@ def forward(
     state_bytes: int | None,
     keep: int,
 ) -> tuple[Tensor, Tensor]:
-    """`walk.forward`; the transpose comes along for the backward pass."""
-    options = Options(hops, eps, backend, states, state_bytes, keep)
-    return _forward(query, key, value, hop_weights, matrix, transpose, options)
+    """`walk.forward` of [query, key, value] or [query, key, value, hop weights].
+
+    The transpose comes along for the backward pass.
+    """
+    return _forward(inputs, matrix, Options(hops, eps, backend, states, state_bytes, keep))
 
 
 @forward.register_fake
-def _(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor | None,
-    matrix: Sequence[Tensor],
-    transpose: Sequence[Tensor],
-    *settings: Any,
-) -> tuple[Tensor, Tensor]:
-    options = Options(*settings)
-    levels = (options.hops + 1,) if hop_weights is None else ()
-    kernel, sizes = BACKENDS[options.backend], options.sizes(key, value)
-    kept = walk.kept_numbers(kernel, sizes, options.keep, options.state_bytes)
+def _(inputs: Sequence[Tensor], matrix: Any, transpose: Any, *settings: Any) -> Any:
+    options, (key, value) = Options(*settings), inputs[1:3]
+    levels = (options.hops + 1,) if len(inputs) == 3 else ()
+    how = options.sizes(key, value), options.keep, options.state_bytes
+    kept = walk.kept_numbers(options.kernel, *how)
     return value.new_empty(*levels, *value.shape), value.new_empty(kept)
 
 
 @torch.library.custom_op("subtree_attention::backward", mutates_args=())
 def backward(
     grad: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hop_weights: Tensor | None,
+    inputs: Sequence[Tensor],
     kept: Tensor,
     matrix: Sequence[Tensor],
     transpose: Sequence[Tensor],
@@ -205,28 +189,25 @@ def backward(
     states: str,
     state_bytes: int | None,
     keep: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`walk.backward`; empty gradients of hop weights where there are none."""
+) -> list[Tensor]:
+    """`walk.backward`: gradients of the inputs."""
     options = Options(hops, eps, backend, states, state_bytes, keep)
-    grads = _backward(grad, query, key, value, hop_weights, kept, matrix, transpose, options)
-    return *grads[:3], grad.new_empty(0) if grads[3] is None else grads[3]
+    return _backward(grad, inputs, kept, matrix, transpose, options)
 
 
 @backward.register_fake
-def _(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, hop_weights: Tensor | None, *_: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    grad_weights = grad.new_empty(0 if hop_weights is None else hop_weights.shape)
-    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value), grad_weights
+def _(grad: Tensor, inputs: Sequence[Tensor], *_: Any) -> list[Tensor]:
+    return [torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in inputs]
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    _save(ctx, inputs, Options(*inputs[6:]), output[1])
+    tensors, matrix, transpose, *settings = inputs
+    _save(ctx, tensors, matrix, transpose, Options(*settings), output[1])
 
 
 def _differentiate(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
-    no_matrix = [None] * ctx.length  # nor a transpose, which has as many parts
-    return *_gradients(ctx, grad), no_matrix, no_matrix, *[None] * len(ctx.options)
+    no_matrix = [None] * ctx.counts[1]  # nor a transpose, which has as many parts
+    return list(_gradients(ctx, grad)), no_matrix, no_matrix, *[None] * len(ctx.options)
 
 
 forward.register_autograd(_differentiate, setup_context=_save_for_backward)

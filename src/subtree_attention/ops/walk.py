@@ -225,7 +225,8 @@ def _forward(
     kernel: type[Kernel], operands: Operands, walkable: Walkable, keep: int, memory: Tensor
 ) -> Tensor:
     matrix, exchange = walkable
-    run, hops = kernel(operands, _kept(kernel, operands, keep, memory)), operands.hops
+    run: Any = kernel(operands, _kept(kernel, operands, keep, memory))
+    hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)
     for block in run.blocks(matrix):
         place = _Places(block, kept)
@@ -247,7 +248,8 @@ def _backward(
     memory: Tensor,
     whole: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    run, hops = kernel(operands, _kept(kernel, operands, keep, memory)), operands.hops
+    run: Any = kernel(operands, _kept(kernel, operands, keep, memory))
+    hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)
     run.turn(grad)
     # Parts are there to save memory, and exchanges have an order: then one after the other.

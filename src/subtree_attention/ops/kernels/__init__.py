@@ -62,13 +62,13 @@ class Operands:
     the weights are contiguous. `state_dtype` is what states are rounded to between hops.
     """
 
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    hop_weights: Tensor | None
     hops: int
     eps: float
     state_dtype: torch.dtype
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    hop_weights: Tensor | None = None
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -93,15 +93,25 @@ class Kept(NamedTuple):
 
 
 class Kernel:
-    """One pass over some heads and value columns, in steps that `walk.py` calls in this order:
+    """One pass over some heads and value columns, in steps that `walk.py` calls in this order.
 
-    forward: `first` and `step` of each hop, for each of `blocks`; `finish`.
-    backward: `turn`; inside `two_walks`, for each of `blocks`, `first` and `step_for_query` of each
-    hop, or `read_kept` for those whose states are kept; `turn_back`; for each of `blocks`,
-    `last_gradient`, `step_back` of each hop from K - 1 down to 1, `home`; `gradients`.
+    Forward, for each of `blocks`:
+        `first(exchange, place)`: S_0 on the columns of the matrix, or None for its factors;
+        `step(matrix, old, new, hop)`: S_m = A S_(m-1), read out.
+    `finish()`: the weighted sum over hops [N, H, c], or all levels [K + 1, N, H, c].
+
+    Backward, after `turn(grad)` and inside `two_walks`, for each of `blocks`:
+        `first`, and `step_for_query(matrix, old, new, hop)`: S_m = A S_(m-1), dq += S_m dR_m; or
+        `read_kept()` where states are kept.
+    After `turn_back()`, for each of `blocks`:
+        `last_gradient(exchange, place)`: G_K = q (x) dR_K on the columns, or None for its factors;
+        `step_back(transpose, old, new, hop)`, K - 1 .. 1: G_m = A^T G_(m+1) + q (x) dR_m;
+        `home(transpose, old)`: dS_0 = A^T G_1, and what keys and values get of it.
+    `gradients()`: of query, key, value and hop weights (None without weights).
 
     A step takes the state on the columns of its matrix, room for the new one (None where nobody
-    will ask for it) and the hop, and returns the state on the rows.
+    will ask for it) and the hop, and returns the state on the rows. `kept_state(hop)` is where the
+    state of a hop is kept.
     """
 
     summary: ClassVar[str]
@@ -144,59 +154,19 @@ class Kernel:
         self.operands, self.kept = operands, kept
 
     def blocks(self, matrix: Any) -> Iterable[Any]:
-        """Columns of the states that walk together, each with the methods from here to `home`."""
+        """Columns of the states that walk together, each with rooms and steps of its own."""
         return [self]
 
     def room(self) -> Any:
         """Room for a state, if it takes any."""
         return None
 
-    def kept_state(self, hop: int) -> Any:
-        """The state of a hop where it is kept."""
-        raise NotImplementedError
-
-    def first(self, exchange: Exchange, place: Place) -> Any:
-        """S_0 on the columns of the matrix, or None for its factors."""
-        raise NotImplementedError
-
-    def step(self, matrix: Any, old: Any, new: Any, hop: int) -> Any:
-        """S_m = A S_(m-1), read out."""
-        raise NotImplementedError
-
-    def finish(self) -> Tensor:
-        """The weighted sum over hops [N, H, c], or all levels [K + 1, N, H, c] without weights."""
-        raise NotImplementedError
-
-    def turn(self, grad: Tensor) -> None:
-        """Take the gradient of the output."""
-        raise NotImplementedError
-
     def two_walks(self, matrix: Any) -> AbstractContextManager[AbstractContextManager[Any]]:
         """Around both walks of the backward pass; gives a context for the first one."""
         return nullcontext(nullcontext())
-
-    def step_for_query(self, matrix: Any, old: Any, new: Any, hop: int) -> Any:
-        """S_m = A S_(m-1), dq += S_m dR_m."""
-        raise NotImplementedError
 
     def read_kept(self) -> None:
         """dq += S_m dR_m of the kept states, unless it is added on the way back."""
 
     def turn_back(self) -> None:
         """The first walk is done."""
-
-    def last_gradient(self, exchange: Exchange, place: Place) -> Any:
-        """G_K = q (x) dR_K on the columns of the transpose, or None for its factors."""
-        raise NotImplementedError
-
-    def step_back(self, transpose: Any, old: Any, new: Any, hop: int) -> Any:
-        """G_m = A^T G_(m+1) + q (x) dR_m."""
-        raise NotImplementedError
-
-    def home(self, transpose: Any, old: Any) -> None:
-        """dS_0 = A^T G_1, and the gradients of keys and values of it."""
-        raise NotImplementedError
-
-    def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Of query, key, value and hop weights (None without weights)."""
-        raise NotImplementedError
