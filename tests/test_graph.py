@@ -60,6 +60,7 @@ FORMS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # of torch, about our own input
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_every_form_of_adjacency_is_the_same_graph(form):
     edges = EDGES["directed-weighted"]

@@ -79,6 +79,7 @@ def other_masks(data: Dataset) -> Dataset:
 def test_a_run_goes_on_with_the_very_same_graph_only(
     change: Callable[[Dataset], Dataset], tmp_path: Path
 ) -> None:
+    pytest.importorskip("polars")
     nodes = people() | {"part": ["train", "val", "test"] * 20}
     how = {"target": "label", "weight": "strength", "split_column": "part"}
     data = sta.from_tables(nodes, friends(), **how)

@@ -84,6 +84,10 @@ def options(**groups: Options) -> Callable[[Callable[..., None]], Callable[..., 
                 values = {each: given.pop(each) for each in group}
                 if name in own:
                     given[name] = {n: v for n, v in values.items() if v != group[n][1]}
+            if "run" in given:  # first: where there is no run, nothing can be written or shown
+                from ..runs.folder import finished_runs
+
+                finished_runs(given["run"])
             command(**given)
 
         call.__signature__ = Signature(shown)  # type: ignore[attr-defined]
@@ -168,17 +172,7 @@ PLACE: Options = {
 }
 
 
-def _finished(folder: Path) -> Path:
-    """Before anything else: where there is no run, nothing can be written or shown."""
-    from ..runs.folder import finished_runs
-
-    finished_runs(folder)
-    return folder
-
-
-RunFolder = Annotated[
-    Path, typer.Argument(help="A folder that 'sta train' wrote.", callback=_finished)
-]
+RunFolder = Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file.")]
 
 # ----------------------------------------------------------------------------------- displays

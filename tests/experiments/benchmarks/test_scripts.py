@@ -16,7 +16,12 @@ TINY = {
 NAMES = [*TINY, "busy", "fidelity", "splits", "table1"]
 
 
+NEEDS = {"tables": "polars", "explore": "uvicorn"}
+
+
 def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> None:
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     runpy.run_module(f"experiments.benchmarks.{name}", run_name="__main__")
 
