@@ -157,6 +157,7 @@ def test_sta_backend_overrides_and_a_wrong_one_is_refused(
         (("train", "--colour", "red"), "--colour"),
         (("evaluate", "nowhere"), "nowhere is not a folder"),
         (("trane",), "trane"),
+        (("explain", "runs/mine"), "see: sta explain --help"),
         (("bench", "cora", "--rounds", "3"), "python -m experiments bench cora --rounds 3"),
         (("reproduce", "table1"), "python -m experiments reproduce table1"),
     ],

@@ -389,3 +389,26 @@ def test_a_graph_is_read_from_anything_with_edges():
 
     wanted = Graph(EDGE, 4, Dataset.edge_weight, None)
     assert torch.equal(Graph.from_data(Dataset(), transition=None).dense(), wanted.dense())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "error", "message"),
+    [
+        (torch.ones(3, dtype=torch.bool), ValueError, "a mask of 3 nodes, but there are 4"),
+        (torch.tensor([1.7, 2.2]), TypeError, "whole numbers .*, got torch.float32"),
+        (torch.zeros(1, 2, dtype=torch.long), TypeError, r"got torch.int64 \[1, 2\]"),
+        ([0, 9], ValueError, "nodes must be between 0 and 3, got 0 to 9"),
+        ([1, 1], ValueError, "one is there twice"),
+    ],
+)
+def test_what_is_no_choice_of_nodes_is_refused(
+    nodes: object, error: type[Exception], message: str
+) -> None:
+    graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
+    with pytest.raises(error, match=message):
+        graph.subgraph(nodes)  # type: ignore[arg-type]
+
+
+def test_nodes_may_be_a_list() -> None:
+    graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
+    assert graph.subgraph([1, 2]).num_edges == 1  # type: ignore[arg-type]

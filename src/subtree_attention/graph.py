@@ -201,9 +201,16 @@ class Graph:
         Args:
             nodes: `[n]` different indices, or a mask `[N]`.
         """
+        nodes = torch.as_tensor(nodes, device=self.device)
+        if nodes.dim() != 1 or nodes.is_floating_point() or nodes.is_complex():
+            raise TypeError(
+                f"nodes must be whole numbers [n], got {nodes.dtype} {_check.shape(nodes)}"
+            )
         if nodes.dtype == torch.bool:
+            if len(nodes) != self.num_nodes:
+                raise ValueError(f"a mask of {len(nodes)} nodes, but there are {self.num_nodes}")
             nodes = nodes.nonzero().flatten()
-        nodes = nodes.to(self.device).long()
+        nodes = nodes.long()
         if nodes.numel() and not 0 <= int(nodes.min()) <= int(nodes.max()) < self.num_nodes:
             raise ValueError(
                 f"nodes must be between 0 and {self.num_nodes - 1}, "

@@ -223,7 +223,8 @@ def test_tune_then_train(run_sta: Callable[..., Outcome], here: Path) -> None:
     assert "the best trials by validation accuracy" in out
     assert (here / "mine-tune" / "study.jsonl").exists()
     assert not list((here / "mine-tune").glob("trials/*/graph.safetensors"))
-    assert sta.open(here / "mine").dataset.ids == people()["id"]
+    dataset = sta.open(here / "mine").dataset
+    assert (dataset.ids, dataset.name) == (people()["id"], "nodes")
     code, _, err = run_sta("train", *TABLES, *small, "--tune", "20s", "--out", "mine")
     assert (code, "holds a run already" in err) == (2, True)
 

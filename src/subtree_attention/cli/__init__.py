@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
 from rich.markup import escape
@@ -36,8 +37,14 @@ def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:
         if hasattr(error, "format_message"):  # the parser of the command line
             if not error.format_message():  # no command was given, and help was shown
                 sys.exit(2)
-            _fail(error, f"{error.format_message()}\nsee: sta --help, sta train --help", 2)
+            _fail(error, f"{error.format_message()}\nsee: {_command(error)} --help", 2)
         _fail(error, str(error) or type(error).__name__, 1)
+
+
+def _command(error: Any) -> str:
+    """The command whose words could not be parsed."""
+    context = getattr(error, "ctx", None)
+    return "sta" if context is None else context.command_path
 
 
 def _fail(error: Exception, message: str, code: int) -> None:

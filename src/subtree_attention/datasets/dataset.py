@@ -242,6 +242,10 @@ class Dataset:
         tensors, header = _parts(self)
         write_tensors(Path(path), tensors, header | {"checksum": _checksum(tensors, header)})
 
+    def renamed(self, name: str) -> Dataset:
+        """The same graph under another name."""
+        return self._with(name=name)
+
     def same_as(self, other: Dataset) -> bool:
         """Whether all is the same that numbers depend on, and what they are called."""
         ours, theirs = _numbers(self), _numbers(other)

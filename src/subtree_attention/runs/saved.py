@@ -208,7 +208,7 @@ def dataset_of(config: Config, out: Path | None) -> Dataset:
     """The graph of a configuration, without its encoding: of one's own it is in the folder."""
     graph = config.data.graph
     if out is not None and (out / files.GRAPH).exists():
-        return datasets.read(out / files.GRAPH)
+        return datasets.read(out / files.GRAPH).renamed(graph)
     if out is not None and graph not in datasets.names():
         raise FileError(f"{out / files.GRAPH} is missing: the graph of this run is not there")
     return datasets.load(graph, split=config.data.split)

@@ -19,7 +19,7 @@ from ..explanations import Explainer, Explanation
 from ..explanations.explanation import GLOBAL, Level, Rest, Source
 from ..runs import SavedRun
 from .tables import numbers
-from .text import counted, percent, plain, signed
+from .text import counted, percent, plain, short, signed
 
 BAR = 20
 """Characters of the longest bar."""
@@ -149,6 +149,11 @@ def _pair(told: dict[str, Any]) -> list[str]:
     return [plain(name) for name in (told["class"], told["rival"]) if name is not None]
 
 
+def _columns(told: dict[str, Any]) -> list[str]:
+    """As `_pair`, for the heads of columns."""
+    return [plain(short(name)) for name in (told["class"], told["rival"]) if name is not None]
+
+
 def _title(told: dict[str, Any]) -> str:
     """Two lines: what the node is, and how sure the model is of what is explained."""
     label = "its class is not known" if told["label"] is None else f"it is {plain(told['label'])}"
@@ -171,14 +176,14 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
     """The nodes of a level that are named, and the rest as one row."""
     texts = ("walk" if level["hop"] not in (0, GLOBAL) else "node", "label")
     look: Any = {"no_wrap": True, "box": None, "pad_edge": False, "header_style": "dim"}
-    table = numbers((*texts, "% of each head", *_pair(told)), texts=texts, **look)
+    table = numbers((*texts, "% of each head", *_columns(told)), texts=texts, **look)
 
     def add(name: str, label: str, part: dict[str, Any], style: str | None = None) -> None:
         shares = " ".join(f"{percent(share, 1):>5}" for share in part["attention"])
         table.add_row(name, label, shares, *map(signed, part["contribution"]), style=style)
 
     for source in level["sources"]:
-        label = "-" if source["label"] is None else plain(source["label"])
+        label = "-" if source["label"] is None else plain(short(source["label"]))
         steps = [source["node"]] if source["walk"] is None else source["walk"]["nodes"]
         first, *others = map(plain, steps)
         add(" → ".join([f"[bold]{first}[/bold]", *others]), label + _part(source), source)
@@ -189,7 +194,7 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
 
 def _table(told: dict[str, Any]) -> Table:
     """How much each hop and head adds to the logit of the explained class."""
-    levels, (cls, *rival) = told["levels"], _pair(told)
+    levels, cls, (_, *rival) = told["levels"], plain(told["class"]), _columns(told)
     heads = len(levels[0]["heads"])
     headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *rival)
     look: Any = {"title": f"what the logit of {cls} is made of", "box": SIMPLE_HEAD}

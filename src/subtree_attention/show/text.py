@@ -20,6 +20,11 @@ def counted(number: int, word: str = "node") -> str:
     return f"{number:,} {word}" + "s" * (number != 1)
 
 
+def short(text: str, most: int = 12) -> str:
+    """A name for a narrow column; it stands whole elsewhere."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def visible(text: str) -> str:
     """Text without what cannot be seen: a terminal would obey it, or a line be turned round."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

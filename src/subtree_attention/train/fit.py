@@ -158,7 +158,7 @@ def _given(config: Config, data: Any) -> Dataset:
             "no column is left as a feature: add one, or let positions in the graph be the "
             "features (--encoding 8)"
         )
-    return dataset
+    return dataset.renamed(graph)
 
 
 def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> None:
