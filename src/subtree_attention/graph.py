@@ -203,9 +203,8 @@ class Graph:
         """
         nodes = torch.as_tensor(nodes, device=self.device)
         if nodes.dim() != 1 or nodes.is_floating_point() or nodes.is_complex():
-            raise TypeError(
-                f"nodes must be whole numbers [n], got {nodes.dtype} {_check.shape(nodes)}"
-            )
+            got = f"{nodes.dtype} {_check.shape(nodes)}"
+            raise TypeError(f"nodes must be whole numbers [n] or a mask [N], got {got}")
         if nodes.dtype == torch.bool:
             if len(nodes) != self.num_nodes:
                 raise ValueError(f"a mask of {len(nodes)} nodes, but there are {self.num_nodes}")
