@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, ClassVar, get_type_hints
 
 from . import _check
@@ -46,26 +46,21 @@ class Settings:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for about in fields(self):
-            _check_value(about, hints[about.name], getattr(self, about.name))
+            name, kind, value = about.name, hints[about.name], getattr(self, about.name)
+            least, below = about.metadata.get("least"), about.metadata.get("below")
+            if kind is int:
+                _check.integer(name, value, int(least or 0))
+            elif kind is float:
+                _check.number(name, value, least or 0.0, below or math.inf)
+            elif kind is bool and not isinstance(value, bool):
+                raise TypeError(f"{name} must be true or false, got {value!r}")
+            elif about.metadata.get("words"):
+                _check.known(name, value, about.metadata["words"])
 
     def words(self, name: str) -> str:
         """What the value of a setting means, in words; the value itself where there are none."""
-        about = next(about for about in fields(self) if about.name == name)
-        value = getattr(self, name)
-        return (about.metadata.get("words") or {}).get(value, str(value))
-
-
-def _check_value(about: Field[Any], kind: Any, value: Any) -> None:
-    """Refuse a value that its option does not allow, in words."""
-    name, least, below = about.name, about.metadata.get("least"), about.metadata.get("below")
-    if kind is int:
-        _check.integer(name, value, int(least or 0))
-    elif kind is float:
-        _check.number(name, value, least or 0.0, below or math.inf)
-    elif kind is bool and not isinstance(value, bool):
-        raise TypeError(f"{name} must be true or false, got {value!r}")
-    elif about.metadata.get("words"):
-        _check.known(name, value, about.metadata["words"])
+        about, value = self.__dataclass_fields__[name].metadata, getattr(self, name)
+        return (about.get("words") or {}).get(value, str(value))
 
 
 @dataclass(frozen=True)
@@ -258,20 +253,16 @@ class Config:
             raise ValueError("a configuration is a table of settings, 'graph' among them")
         for name in content:
             _check.known("part", name, ["format", "data", "model", "task", "fit"])
-        kinds = {"data": DataSettings, "fit": FitSettings}
-        kinds["model"] = _named(content, "model", MODELS)
-        kinds["task"] = _named(content, "task", TASKS)
-        return cls(**{part: _made(kind, content.get(part, {})) for part, kind in kinds.items()})
 
+        def made(part: str, kind: type[Settings]) -> Any:
+            given = {key: value for key, value in content.get(part, {}).items() if key != "name"}
+            for name in given:
+                _check.known("setting", name, [about.name for about in fields(kind)])
+            return kind(**given)
 
-def _named(content: dict[str, Any], part: str, table: Mapping[str, Any]) -> Any:
-    """The kind of settings that a part says it is."""
-    name = content.get(part, {}).get("name", next(iter(table)))
-    return table[_check.known(part, name, table)]
+        def named(part: str, table: Mapping[str, type[Settings]]) -> Any:
+            name = content.get(part, {}).get("name", next(iter(table)))
+            return made(part, table[_check.known(part, name, table)])
 
-
-def _made(kind: type[Settings], content: Mapping[str, Any]) -> Any:
-    given = {name: value for name, value in content.items() if name != "name"}
-    for name in given:
-        _check.known("setting", name, [about.name for about in fields(kind)])
-    return kind(**given)
+        data, fit = made("data", DataSettings), made("fit", FitSettings)
+        return cls(data, named("model", MODELS), named("task", TASKS), fit)

@@ -87,29 +87,24 @@ def read_json(path: Path) -> Any:
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The inverse of `write_tensors`."""
-    with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, _header(file)
+    with _opened(path) as (file, header):
+        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
 
 
 def read_header(path: Path) -> dict[str, Any]:
     """The JSON header beside the tensors of a file, which are not read."""
-    with _opened(path) as file:
-        return _header(file)
-
-
-def _header(file: Any) -> dict[str, Any]:
-    return json.loads((file.metadata() or {})["json"])
+    with _opened(path) as (_, header):
+        return header
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """A file of safetensors; whatever is wrong with it is said in words."""
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """A file of safetensors and its header; whatever is wrong with them is said in words."""
     from safetensors import safe_open
 
     try:
         with safe_open(path, framework="pt") as file:
-            yield file
+            yield file, json.loads((file.metadata() or {})["json"])
     except FileNotFoundError:
         raise FileError(f"{path} is missing") from None
     except Exception as error:  # safetensors and json each have their own errors

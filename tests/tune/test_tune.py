@@ -70,7 +70,7 @@ def test_the_papers_grid_has_480_points_each_once() -> None:
 def test_every_corner_of_the_wide_space_is_a_recipe() -> None:
     for end in ("low", "high"):
         point = {
-            name: getattr(values, end) if hasattr(values, end) else values.values[-1]
+            name: getattr(values, end) if hasattr(values, end) else values[-1]
             for name, values in SPACES["wide"].items()
         }
         assert task("optuna", "wide").config(point).model.hops == point["hops"]

@@ -19,8 +19,8 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -85,13 +85,11 @@ def read_result(run: Path) -> RunResult:
     """The result of a finished run."""
     path = run / SUMMARY
     summary = upgrade("summary", io.read_json(path))
-    needed = [name for name in RunResult.__dataclass_fields__ if name != "temperature"]
-    good = isinstance(summary, dict) and all(
-        isinstance(summary.get(name), int | float) for name in needed
-    )
-    if not good:
+    *needed, _ = names = [about.name for about in fields(RunResult)]  # not the temperature
+    found = summary if isinstance(summary, dict) else {}
+    if not all(isinstance(found.get(name), int | float) for name in needed):
         raise FileError(f"{path} is no summary of a run: it needs {', '.join(needed)}")
-    return RunResult(**{name: summary.get(name) for name in RunResult.__dataclass_fields__})
+    return RunResult(**{name: summary.get(name) for name in names})
 
 
 def write_curves(run: Path, history: Sequence[Epoch]) -> None:
@@ -155,10 +153,9 @@ def check_new(folder: Path) -> None:
 
 def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
     """The folder to write to, if it may be written to; None if a new one is to be made."""
-    if out is None:
-        if not resume:
-            return None
-        out = latest_unfinished(config.data.graph)
+    if out is None and not resume:
+        return None
+    out = out or latest_unfinished(config.data.graph)
     if not resume or not holds_run(out):
         check_new(out)
         return out
@@ -172,35 +169,27 @@ def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
     """A new empty folder, named after the graph and the time; never one that is there already."""
     stamp = f"{graph}-{datetime.now():%Y%m%d-%H%M%S}"
     parent.mkdir(parents=True, exist_ok=True)
-    for name in [stamp, *(f"{stamp}-{i}" for i in range(2, 1000))]:
-        try:
-            (parent / name).mkdir()
-            return parent / name
-        except FileExistsError:
-            continue
+    for folder in [parent / stamp, *(parent / f"{stamp}-{i}" for i in range(2, 1000))]:
+        with suppress(FileExistsError):
+            folder.mkdir()
+            return folder
     raise FileError(f"no free name for a folder like {parent / stamp}")
 
 
 def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
     """The newest run folder that has a configuration (of this graph) but no summary."""
-    found = [
-        path.parent
-        for path in parent.glob(f"*/{CONFIG}")
-        if not (path.parent / SUMMARY).exists()
-        and (graph is None or _graph_of(path.parent) == graph)
-    ]
+
+    def wanted(folder: Path) -> bool:
+        with suppress(FileError):  # a configuration that is broken
+            return graph is None or read_config(folder).data.graph == graph
+        return False
+
+    begun = [path.parent for path in parent.glob(f"*/{CONFIG}")]
+    found = [run for run in begun if not (run / SUMMARY).exists() and wanted(run)]
     if not found:
         of = f" of {graph}" if graph else ""
         raise FileError(f"no unfinished run{of} in {parent}/ to resume: name it with --out")
     return max(found, key=lambda folder: (folder / CONFIG).stat().st_mtime)
-
-
-def _graph_of(folder: Path) -> str | None:
-    """The graph of a run folder; None if its configuration is broken."""
-    try:
-        return read_config(folder).data.graph
-    except FileError:
-        return None
 
 
 @contextmanager

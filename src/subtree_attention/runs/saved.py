@@ -75,7 +75,16 @@ class SavedRun:
     @cached_property
     def model(self) -> nn.Module:
         """The weights of its best epoch, in evaluation mode."""
-        return read_model(self.folder / files.MODEL).to(self.device).eval()
+        path, settings = self.folder / files.MODEL, self.config.model
+        weights, header = io.read_tensors(path)
+        try:
+            with torch.device("meta"):  # takes no memory, whatever sizes the header claims
+                build(settings, **header["sizes"]).load_state_dict(weights, assign=True)
+            model = build(settings, **header["sizes"])
+            model.load_state_dict(weights)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise FileError(f"{path} does not fit its own settings: {error}") from None
+        return model.to(self.device).eval()
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -142,14 +151,7 @@ class SavedRun:
     def read_tables(
         self, nodes: Any, edges: Any, join: bool = False, unknown_ends: str = "error"
     ) -> tuple[Dataset, int]:
-        """New tables as a graph that `on` takes, and where their nodes begin in it.
-
-        Args:
-            nodes: a table with the columns that the model was trained on; see `from_tables`.
-            edges: its edges.
-            join: the new nodes join the graph of the run: edges may end at nodes of both.
-            unknown_ends: see `from_tables`.
-        """
+        """New tables, see `predict`, as a graph that `on` takes; and where their nodes begin."""
         if nodes is None or edges is None:
             raise ValueError("new nodes need both tables: --nodes and --edges")
         if not self.dataset.own:
@@ -197,13 +199,6 @@ def best(runs: list[SavedRun]) -> SavedRun:
     return max(runs, key=lambda run: runs[0].task.metric.sign * run.result.val)
 
 
-def sharing(runs: list[SavedRun]) -> list[SavedRun]:
-    """Runs of one folder, which have one graph: it is read once for all of them."""
-    for run in runs[1:]:
-        run.__dict__ |= {"dataset": runs[0].dataset, "graph": runs[0].graph}
-    return runs
-
-
 def dataset_of(config: Config, out: Path | None) -> Dataset:
     """The graph of a configuration, without its encoding: of one's own it is in the folder."""
     graph = config.data.graph
@@ -214,26 +209,9 @@ def dataset_of(config: Config, out: Path | None) -> Dataset:
     return datasets.load(graph, split=config.data.split)
 
 
-# ----------------------------------------------------------------------------- the model's file
-
-
 def save_model(
     path: Path, weights: dict[str, Tensor], config: Config, sizes: dict[str, int]
 ) -> None:
-    """Weights, and in the header the settings and sizes that rebuild the model."""
+    """Weights, and in the header the settings and sizes that rebuild the model: see `SavedRun`."""
     header = {"format": FORMAT, "config": config.to_dict(), "sizes": sizes}
     io.write_tensors(path, weights, header)
-
-
-def read_model(path: Path) -> nn.Module:
-    """The model that `save_model` wrote, on the CPU."""
-    weights, header = io.read_tensors(path)
-    config = files.config_from(header.get("config"), path)
-    try:
-        with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-            build(config.model, **header["sizes"]).load_state_dict(weights, assign=True)
-        model = build(config.model, **header["sizes"])
-        model.load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise FileError(f"{path} does not fit its own settings: {error}") from None
-    return model

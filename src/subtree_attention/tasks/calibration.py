@@ -6,7 +6,7 @@ sure as the model is right on the validation nodes (Guo et al., 2017).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -19,8 +19,7 @@ PRIOR = 0.5
 """Deviation of the logarithm of a temperature, before any node is seen."""
 
 
-@dataclass(frozen=True)
-class Bin:
+class Bin(NamedTuple):
     """Nodes of like confidence: how sure the model is of them, and how often it is right."""
 
     nodes: int
@@ -28,8 +27,7 @@ class Bin:
     accuracy: float
 
 
-@dataclass(frozen=True)
-class Trust:
+class Trust(NamedTuple):
     """Negative log-likelihood and expected calibration error, before and after the temperature."""
 
     nodes: int
@@ -37,8 +35,7 @@ class Trust:
     ece: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """The temperature of a model, and what it does on validation and on test nodes."""
 
     temperature: float
@@ -83,12 +80,7 @@ def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> float:
 
 
 def calibration_error(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    """How far confidence is from accuracy, over `BINS` equal bins of confidence; NaN without nodes.
-
-    Args:
-        probabilities: [n, C].
-        labels: [n].
-    """
+    """How far confidence is from accuracy, over the bins of `reliability`; NaN without nodes."""
     if not len(labels):
         return float("nan")
     bins = reliability(probabilities, labels)
@@ -99,7 +91,7 @@ def reliability(probabilities: np.ndarray, labels: np.ndarray) -> list[Bin]:
     """The `BINS` equal bins of confidence that hold any node: probabilities [n, C], labels [n]."""
     confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
     places = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    inside = [places == place for place in np.unique(places)]
+    inside = (places == place for place in np.unique(places))
     return [
         Bin(int(some.sum()), float(confidence[some].mean()), float(right[some].mean()))
         for some in inside

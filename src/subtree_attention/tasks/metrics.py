@@ -23,8 +23,7 @@ def accuracy(labels: Tensor, masks: Tensor) -> Score:
     weights, sizes = masks.double(), masks.sum(1)
 
     def score(logits: Tensor) -> Tensor:
-        right = (logits.argmax(-1) == labels).double()
-        return weights @ right / sizes
+        return weights @ (logits.argmax(-1) == labels).double() / sizes
 
     return score
 
@@ -73,9 +72,8 @@ def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
     target, weight = _one_hot(labels, classes).float(), mask[:, None] / (mask.sum() * classes)
 
     def loss(logits: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            logits, target.to(logits), weight.to(logits), reduction="sum"
-        )
+        known, share = target.to(logits), weight.to(logits)
+        return F.binary_cross_entropy_with_logits(logits, known, share, reduction="sum")
 
     return loss
 
@@ -112,13 +110,7 @@ class Metric:
 
 
 METRICS = {
-    metric.name: metric
-    for metric in (
-        Metric("accuracy", "accuracy", accuracy),
-        Metric("roc_auc", "ROC-AUC", roc_auc, two_classes=True),
-    )
+    "accuracy": Metric("accuracy", "accuracy", accuracy),
+    "roc_auc": Metric("roc_auc", "ROC-AUC", roc_auc, two_classes=True),
 }
-LOSSES: dict[str, Callable[[Tensor, Tensor, int], Loss]] = {
-    "cross_entropy": cross_entropy,
-    "binary": binary,
-}
+LOSSES = {"cross_entropy": cross_entropy, "binary": binary}

@@ -41,29 +41,22 @@ class Quality:
 
 def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
     """The scores of logits [n, C] of nodes with labels [n]."""
-    from sklearn.metrics import confusion_matrix, f1_score  # here: a second of every start
+    from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score  # here: slow to import
 
     probabilities, predicted = softmax(logits), logits.argmax(1)
     classes = np.arange(logits.shape[1])
+    areas = [
+        roc_auc_score(labels == column, probabilities[:, column])
+        for column in ([1] if len(classes) == 2 else classes)
+        if 0 < (labels == column).sum() < len(labels)
+    ]
     return Quality(
         accuracy=float((predicted == labels).mean()),
         macro_f1=float(f1_score(labels, predicted, average="macro", zero_division=0)),
-        roc_auc=_roc_auc(probabilities, labels),
+        roc_auc=float(np.mean(areas)) if areas else float("nan"),
         calibration_error=calibration_error(probabilities, labels),
         confusion=confusion_matrix(labels, predicted, labels=classes),
     )
-
-
-def _roc_auc(probabilities: np.ndarray, labels: np.ndarray) -> float:
-    from sklearn.metrics import roc_auc_score
-
-    columns = [1] if probabilities.shape[1] == 2 else np.unique(labels).tolist()
-    areas = [
-        roc_auc_score(labels == column, probabilities[:, column])
-        for column in columns
-        if 0 < (labels == column).sum() < len(labels)
-    ]
-    return float(np.mean(areas)) if areas else float("nan")
 
 
 def most_confused(confusion: np.ndarray, count: int) -> list[tuple[int, int, int]]:

@@ -7,6 +7,7 @@ scores are neither read nor shown here.
 from __future__ import annotations
 
 import gc
+import math
 import re
 import time
 from contextlib import suppress
@@ -27,7 +28,7 @@ from ..train.jobs import Place, Stopped
 from ..train.run import Run
 from ..train.watch import Watch
 from .space import settings, space_of
-from .study import Plan, Study, opened, optuna_module
+from .study import Plan, Study, need_optuna, opened
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
@@ -47,23 +48,6 @@ FAILURES = 5
 
 class _Pruned(Exception):
     """The trial under way is not promising."""
-
-
-@dataclass
-class _Clock:
-    """The time that a search may take."""
-
-    seconds: float | None
-    started: float
-
-    def left(self) -> float | None:
-        """None without an end."""
-        if self.seconds is None:
-            return None
-        return max(0.0, self.started + self.seconds - time.monotonic())
-
-    def is_up(self) -> bool:
-        return self.left() == 0.0
 
 
 def search(
@@ -98,13 +82,13 @@ def search(
         _check.integer("trials", trials, 1)
     elif plan.method != "grid" and budget is None:
         trials = TRIALS
-    optuna_module()  # without it nothing else is worth the time
-    clock, place = _Clock(budget, time.monotonic()), Place.of(device)
+    need_optuna()  # without it nothing else is worth the time
+    end, place = time.monotonic() + (math.inf if budget is None else budget), Place.of(device)
     config = plan.config({})
     dataset = dataset_of(config, None) if data is None else data  # before a folder is made
     graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
     with opened(plan, default_folder(plan) if out is None else Path(out)) as study:
-        _Worker(study, clock, watch or Watch(), place, trials, prune, graphs).work()
+        _Worker(study, end, watch or Watch(), place, trials, prune, graphs).work()
     return study
 
 
@@ -150,7 +134,7 @@ class _Worker:
     """This process's part of a search."""
 
     study: Study
-    clock: _Clock
+    end: float  # of the time that it may take, by the monotonic clock
     watch: Watch
     place: Place
     limit: int | None
@@ -163,11 +147,11 @@ class _Worker:
         """Trials until there are none, the time is up, or the user stops."""
         self.watch.begin(self._banner(), self._total(), "trials")
         self.metric = task_of(self.study.plan.config({}).task).metric
-        while not self.clock.is_up():
-            trial = self.study.next(self.limit)
-            if trial is None:
-                break
+        while not self._is_over() and (trial := self.study.next(self.limit)):
             self._try(trial)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self.end
 
     def _try(self, trial: Trial) -> None:
         """One trial: trained, pruned, failed, or put back."""
@@ -181,13 +165,12 @@ class _Worker:
                 device=self.place,
                 resume=True,  # the process that began this trial may have ended
                 watch=watch,
-                stop=self.clock.is_up,
+                stop=self._is_over,
                 keep_graph=False,
             )
-            scores = [run.val for run in result.runs]
-            epochs = [run.epochs for run in result.runs]
-            seconds = sum(run.seconds for run in result.runs)
-            self.study.finish(trial, scores, epochs, seconds)
+            runs = result.runs
+            scores, epochs = [run.val for run in runs], [run.epochs for run in runs]
+            self.study.finish(trial, scores, epochs, sum(run.seconds for run in runs))
             outcome = f"val {self.metric.show(mean(scores))}"
             self.failures.clear()
         except _Pruned:
@@ -196,18 +179,22 @@ class _Worker:
             outcome = f"given up after {watch.seen} epochs"
         except (RuntimeError, MemoryError) as error:  # diverged, out of memory
             self._settle()
-            self.failures.append(_one_line(error))
-            self.study.fail(trial, self.failures[-1])
-            outcome = f"failed: {self.failures[-1]}"
+            reason = (str(error) or type(error).__name__).strip().splitlines()[0]
+            self.failures.append(reason)
+            self.study.fail(trial, reason)
+            outcome = f"failed: {reason}"
         except Stopped:
             self.study.put_back(trial)
             return
         except BaseException:
             self.study.put_back(trial)
             raise
-        self._clear()
+        if self.place.device.type == "cuda":  # the next one has other shapes
+            gc.collect()
+            torch.cuda.empty_cache()
         self.seconds.append(time.monotonic() - started)
-        self._tell(trial, f"{outcome}  {_describe(trial)}")
+        point = (f"{name} {value}" for name, value in settings(trial.params).items())
+        self._tell(trial, "  ".join([outcome, *point]))
         if len(self.failures) >= FAILURES:
             raise RuntimeError(f"{FAILURES} trials in a row failed, the last: {self.failures[-1]}")
 
@@ -215,16 +202,16 @@ class _Worker:
         """How a trial ended, how far the whole study is, and how long this process still has."""
         trials, done = self.study.trials(), self.study.done()
         running = sum(trial.state.name == "RUNNING" for trial in trials)
-        total, left = self._total(), [] if (budget := self.clock.left()) is None else [budget]
+        total, left = self._total(), max(0.0, self.end - time.monotonic())
         if total is not None and self.seconds:
-            left.append((total - len(trials) + running) * median(self.seconds) / max(1, running))
+            rest = total - len(trials) + running
+            left = min(left, rest * median(self.seconds) / max(1, running))
         best = f"best {self.metric.show(done[0].value)} (trial {done[0].number})" if done else ""
-        self.watch.status(len(trials) - running - 1, total, min(left, default=None), best)
+        self.watch.status(len(trials) - running - 1, total, left if left < math.inf else None, best)
         self.watch.end(f"trial {trial.number}", f"{line}  {best}", notable=True)
 
     def _total(self) -> int | None:
-        ends = [end for end in (self.limit, len(self.study.points) or None) if end is not None]
-        return min(ends, default=None)
+        return min(filter(None, (self.limit, len(self.study.points))), default=None)
 
     def _graph(self, encoding: int) -> Dataset:
         if encoding not in self.graphs:
@@ -244,12 +231,6 @@ class _Worker:
         if self.place.device.type == "cuda":
             with suppress(RuntimeError):  # what went wrong is known already
                 torch.cuda.synchronize(self.place.device)
-
-    def _clear(self) -> None:
-        """Give the memory of a trial back: the next one has other shapes."""
-        if self.place.device.type == "cuda":
-            gc.collect()
-            torch.cuda.empty_cache()
 
 
 class _TrialWatch(Watch):
@@ -272,11 +253,3 @@ class _TrialWatch(Watch):
             self.trial.report(run.best.val, epoch)
             if self.trial.should_prune():
                 raise _Pruned
-
-
-def _describe(trial: Trial) -> str:
-    return "  ".join(f"{name} {value}" for name, value in settings(trial.params).items())
-
-
-def _one_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).strip().splitlines()[0]

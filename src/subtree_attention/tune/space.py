@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One of some values."""
-
-    values: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
 class Range:
     """A number between two ends, both included; whole if the ends are."""
 
@@ -34,20 +27,21 @@ class Range:
     log: bool = False
 
 
-Space = Mapping[str, Choice | Range]
+Space = Mapping[str, tuple[Any, ...] | Range]
+"""For each setting the values to choose from, or a range of them."""
 
 
-def _all_of(name: str) -> Choice:
+def _all_of(name: str) -> tuple[str, ...]:
     """Every value that an option of the model may have."""
-    return Choice(tuple(STAGNNSettings.__dataclass_fields__[name].metadata["words"]))
+    return tuple(STAGNNSettings.__dataclass_fields__[name].metadata["words"])
 
 
 PAPER: Space = {
-    "lr": Choice((0.001, 0.01)),
-    "dropout": Choice((0.0, 0.2, 0.4, 0.6)),
-    "weight_decay": Choice((1e-4, 5e-4, 1e-3, 5e-3)),
-    "hops": Choice((3, 5, 10)),
-    "heads": Choice((1, 2, 4, 6, 8)),
+    "lr": (0.001, 0.01),
+    "dropout": (0.0, 0.2, 0.4, 0.6),
+    "weight_decay": (1e-4, 5e-4, 1e-3, 5e-3),
+    "hops": (3, 5, 10),
+    "heads": (1, 2, 4, 6, 8),
 }
 
 WIDE: Space = {
@@ -77,7 +71,7 @@ def grid(space: Space, seed: int = 0) -> list[dict[str, Any]]:
 
     A space with ranges has no grid: the list is empty.
     """
-    choices = [values.values for values in space.values() if isinstance(values, Choice)]
+    choices = [values for values in space.values() if not isinstance(values, Range)]
     if len(choices) < len(space):
         return []
     points = [dict(zip(space, values, strict=True)) for values in product(*choices)]
@@ -87,21 +81,16 @@ def grid(space: Space, seed: int = 0) -> list[dict[str, Any]]:
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """The space in Optuna's words."""
-    return {name: _distribution(values) for name, values in space.items()}
+    from optuna import distributions as kinds
 
+    def distribution(values: tuple[Any, ...] | Range) -> BaseDistribution:
+        if not isinstance(values, Range):
+            return kinds.CategoricalDistribution(values)
+        if isinstance(values.low, int) and isinstance(values.high, int):
+            return kinds.IntDistribution(values.low, values.high, step=values.step)
+        return kinds.FloatDistribution(values.low, values.high, log=values.log)
 
-def _distribution(values: Choice | Range) -> BaseDistribution:
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
-
-    if isinstance(values, Choice):
-        return CategoricalDistribution(values.values)
-    if isinstance(values.low, int) and isinstance(values.high, int):
-        return IntDistribution(values.low, values.high, step=values.step)
-    return FloatDistribution(values.low, values.high, log=values.log)
+    return {name: distribution(values) for name, values in space.items()}
 
 
 def settings(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,5 +103,4 @@ def settings(point: Mapping[str, Any]) -> dict[str, Any]:
 
 def key(point: Mapping[str, Any]) -> str:
     """A short name of what is trained at a point: the same for the same settings."""
-    text = json.dumps(settings(point), sort_keys=True)
-    return sha256(text.encode()).hexdigest()[:12]
+    return sha256(json.dumps(settings(point), sort_keys=True).encode()).hexdigest()[:12]

@@ -20,12 +20,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import _check, datasets
 from ..config import Config
-from ..io import FileError, lock, locked, try_lock
+from ..io import FileError, lock, lock_if_free, locked
 from ..train.recipes import recipe
 from .space import distributions, grid, key, settings, space_of
 
@@ -43,15 +42,14 @@ class MissingOptuna(ImportError):
     """The search keeps its trials with Optuna, and it is not installed."""
 
 
-def optuna_module() -> ModuleType:
-    """Optuna, or in words how to get it."""
+def need_optuna() -> None:
+    """Say how to get it, where it is missing."""
     try:
-        import optuna
+        import optuna  # noqa: F401
     except ImportError:
         raise MissingOptuna(
             'the search needs Optuna: pip install "subtree-attention[tune]"'
         ) from None
-    return optuna
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,6 @@ class Study:
     """The trials of a plan in a folder; open it with `opened`."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        optuna = optuna_module()
         self.plan, self.folder = plan, folder
         self.space = space_of(plan.space)
         self.points = grid(self.space, plan.seed)
@@ -116,7 +113,7 @@ class Study:
         with self.alone():
             with locked(folder / "journal.lock"):
                 _drop_torn_line(folder / JOURNAL)
-            self.optuna = _open(optuna, folder, plan)
+            self.optuna = _open(folder, plan)
             self._check_plan()
 
     def alone(self) -> AbstractContextManager[None]:
@@ -153,22 +150,16 @@ class Study:
 
     def finish(self, trial: Trial, scores: list[float], epochs: list[int], seconds: float) -> None:
         """Record the validation scores of a trial's runs."""
-        trial.set_user_attr("scores", scores)
-        trial.set_user_attr("epochs", epochs)
-        trial.set_user_attr("seconds", round(seconds, 3))
-        self.optuna.tell(trial, sum(scores) / len(scores))
-        self._remove_run(trial)
+        told = {"scores": scores, "epochs": epochs, "seconds": round(seconds, 3)}
+        self._end(trial, told, values=sum(scores) / len(scores))
 
     def fail(self, trial: Trial, reason: str) -> None:
         """Record that a trial cannot be done."""
-        trial.set_user_attr("reason", reason)
-        self.optuna.tell(trial, state=_state("FAIL"))
-        self._remove_run(trial)
+        self._end(trial, {"reason": reason}, state=_state("FAIL"))
 
     def prune(self, trial: Trial) -> None:
         """Record that a trial was given up for its curve."""
-        self.optuna.tell(trial, state=_state("PRUNED"))
-        self._remove_run(trial)
+        self._end(trial, {}, state=_state("PRUNED"))
 
     def put_back(self, trial: Trial) -> None:
         """Somebody else shall do it, or this process later; its run folder stays for that."""
@@ -197,17 +188,19 @@ class Study:
 
     def _put_back_the_dead(self) -> None:
         for trial in self._all():
-            if trial.state.name == "RUNNING":
-                worker = trial.user_attrs.get("worker")
-                if worker is None or not _is_held(self.folder / worker):
-                    self._put_back(trial)
+            worker = trial.user_attrs.get("worker")
+            if trial.state.name == "RUNNING" and not (worker and _is_held(self.folder / worker)):
+                self._put_back(trial)
 
     def _put_back(self, trial: Trial | FrozenTrial) -> None:
         if self.plan.method == "optuna" and trial.params.keys() == self.space.keys():
             self.optuna.enqueue_trial(trial.params)
         self.optuna.tell(trial.number, state=_state("FAIL"))  # no reason: it does not count
 
-    def _remove_run(self, trial: Trial) -> None:
+    def _end(self, trial: Trial, told: Mapping[str, Any], **outcome: Any) -> None:
+        for name, value in told.items():
+            trial.set_user_attr(name, value)
+        self.optuna.tell(trial, **outcome)
         shutil.rmtree(self.run_folder(trial), ignore_errors=True)
 
     def _check_plan(self) -> None:
@@ -233,7 +226,6 @@ class Study:
 @contextmanager
 def opened(plan: Plan, folder: Path) -> Iterator[Study]:
     """The study in a folder, made if there is none; this process counts as alive until the end."""
-    optuna_module()  # before anything is written
     if folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file: choose a folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -249,7 +241,8 @@ def opened(plan: Plan, folder: Path) -> Iterator[Study]:
             (folder / study.worker).unlink(missing_ok=True)
 
 
-def _open(optuna: ModuleType, folder: Path, plan: Plan) -> OptunaStudy:
+def _open(folder: Path, plan: Plan) -> OptunaStudy:
+    import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
@@ -275,18 +268,13 @@ def _state(name: str) -> Any:
 
 
 def _counts(trial: FrozenTrial) -> bool:
-    if trial.state.name == "FAIL":
-        return "reason" in trial.user_attrs
-    return trial.state.name != "WAITING"
+    return "reason" in trial.user_attrs or trial.state.name not in ("FAIL", "WAITING")
 
 
 def _drop_torn_line(journal: Path) -> None:
     """A line that was cut off with its process would spoil those that follow."""
     if journal.exists():
-        content = journal.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(journal, whole)
+        os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
 
 
 # ------------------------------------------------------------------------------------------ locks
@@ -315,15 +303,10 @@ class _JournalLock:
 
 def _is_held(path: Path) -> bool:
     """Whether a process that lives holds the lock; what a dead one left behind is removed."""
-    try:
-        file = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        if not try_lock(file):
-            return True
-        with suppress(OSError):
-            path.unlink()
-        return False
-    finally:
-        os.close(file)
+    free = lock_if_free(path)
+    if free is None:
+        return True
+    with suppress(OSError):
+        path.unlink()
+    os.close(free)
+    return False
