@@ -161,10 +161,7 @@ class NodeClassification(Settings):
     loss: str = option(
         "cross_entropy",
         "What is minimised",
-        words={
-            "cross_entropy": "cross-entropy",
-            "binary": "binary cross-entropy of each class",
-        },
+        words={"cross_entropy": "cross-entropy", "binary": "binary cross-entropy of each class"},
     )
 
 

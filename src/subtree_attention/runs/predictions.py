@@ -17,7 +17,6 @@ from ..datasets.tables.schema import TableNotes
 from ..tasks.calibration import Calibration
 from .saved import Folder, open
 
-SUFFIXES = (".csv", ".parquet")
 NODE_COLUMNS = ("id", "prediction", "known")
 """Of a file of predictions; probabilities follow."""
 
@@ -93,7 +92,7 @@ def predict(
 
 def check_target(path: Path, force: bool) -> None:
     """Refuse a file that cannot or must not be written, before any work is done."""
-    io.check_target(path, SUFFIXES, "predictions are", force)
+    io.check_target(path, (".csv", ".parquet"), "predictions are", force)
     if path.suffix.lower() == ".parquet":
         pl.DataFrame  # noqa: B018 - says here that polars is missing, not after the work
 

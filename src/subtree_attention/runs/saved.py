@@ -11,7 +11,7 @@ import os
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..graph import Graph
 from ..io import FileError
 from ..nn import build
 from ..tasks.calibration import Calibration
+from ..tasks.quality import Quality
 from ..upgrade import FORMAT
 from . import folder as files
 from .environment import choose_device
@@ -197,6 +198,31 @@ def best(runs: list[SavedRun]) -> SavedRun:
     if len(runs) == 1:
         return runs[0]
     return max(runs, key=lambda run: runs[0].task.metric.sign * run.result.val)
+
+
+class Scores(NamedTuple):
+    """Scores of one run now, and more scores of its test nodes."""
+
+    run: SavedRun
+    train: float
+    val: float
+    test: float
+    quality: Quality
+
+
+def score(run: SavedRun) -> Scores:
+    """A run on the split that it was trained on, by its calibrated probabilities."""
+    test, y = run.split.test.numpy(), run.dataset.y.numpy()
+    found = run.task.quality(run.logits[test] / run.temperature, y[test])
+    return Scores(run, *run.scores(), found)
+
+
+def evaluate(folder: Folder, *, device: str = "auto") -> list[Scores]:
+    """Every finished run below a folder, or the one run that the folder is."""
+    runs = open_all(folder, device=device)
+    for run in runs[1:]:  # they have one graph: it is read once
+        run.__dict__ |= {"dataset": runs[0].dataset, "graph": runs[0].graph}
+    return [score(run) for run in runs]
 
 
 def dataset_of(config: Config, out: Path | None) -> Dataset:

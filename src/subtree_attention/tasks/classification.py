@@ -16,8 +16,6 @@ from .quality import Quality, quality
 if TYPE_CHECKING:
     from ..datasets import Dataset, Split
 
-PARTS = ("training", "validation", "test")
-
 
 class NodeClassification:
     """What training, evaluation and display need to know of the task.
@@ -35,7 +33,7 @@ class NodeClassification:
 
     def check(self, dataset: Dataset, split: Split) -> None:
         """Refuse parts on which the metric says nothing, before anything is trained."""
-        for part, mask in zip(PARTS, split, strict=True):
+        for part, mask in zip(("training", "validation", "test"), split, strict=True):
             found = dataset.y[mask].unique().tolist()
             if not found:
                 raise ValueError(f"there is no {part} node: label more, or split otherwise")

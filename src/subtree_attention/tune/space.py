@@ -36,29 +36,28 @@ def _all_of(name: str) -> tuple[str, ...]:
     return tuple(STAGNNSettings.__dataclass_fields__[name].metadata["words"])
 
 
-PAPER: Space = {
-    "lr": (0.001, 0.01),
-    "dropout": (0.0, 0.2, 0.4, 0.6),
-    "weight_decay": (1e-4, 5e-4, 1e-3, 5e-3),
-    "hops": (3, 5, 10),
-    "heads": (1, 2, 4, 6, 8),
+SPACES: dict[str, Space] = {
+    "paper": {
+        "lr": (0.001, 0.01),
+        "dropout": (0.0, 0.2, 0.4, 0.6),
+        "weight_decay": (1e-4, 5e-4, 1e-3, 5e-3),
+        "hops": (3, 5, 10),
+        "heads": (1, 2, 4, 6, 8),
+    },
+    "wide": {
+        "lr": Range(3e-4, 3e-2, log=True),
+        "dropout": Range(0.0, 0.8),
+        "weight_decay": Range(1e-6, 1e-1, log=True),
+        "hops": Range(1, 20),
+        "heads": Range(1, 8),
+        "hidden_channels": Range(32, 128, step=16),
+        "head_mix": _all_of("head_mix"),
+        "aggregation": _all_of("aggregation"),
+        "gate": _all_of("gate"),
+        "transition": _all_of("transition"),
+        "encoding": Range(0, 8),
+    },
 }
-
-WIDE: Space = {
-    "lr": Range(3e-4, 3e-2, log=True),
-    "dropout": Range(0.0, 0.8),
-    "weight_decay": Range(1e-6, 1e-1, log=True),
-    "hops": Range(1, 20),
-    "heads": Range(1, 8),
-    "hidden_channels": Range(32, 128, step=16),
-    "head_mix": _all_of("head_mix"),
-    "aggregation": _all_of("aggregation"),
-    "gate": _all_of("gate"),
-    "transition": _all_of("transition"),
-    "encoding": Range(0, 8),
-}
-
-SPACES: dict[str, Space] = {"paper": PAPER, "wide": WIDE}
 
 
 def space_of(name: str) -> Space:

@@ -38,18 +38,13 @@ STARTUP_TRIALS = 10
 """Trials before any is given up for its curve."""
 
 
-class MissingOptuna(ImportError):
-    """The search keeps its trials with Optuna, and it is not installed."""
-
-
 def need_optuna() -> None:
-    """Say how to get it, where it is missing."""
+    """The search keeps its trials with Optuna: say how to get it, where it is missing."""
     try:
         import optuna  # noqa: F401
     except ImportError:
-        raise MissingOptuna(
-            'the search needs Optuna: pip install "subtree-attention[tune]"'
-        ) from None
+        words = 'the search needs Optuna: pip install "subtree-attention[tune]"'
+        raise ImportError(words) from None
 
 
 @dataclass(frozen=True)
@@ -110,9 +105,11 @@ class Study:
         self.space = space_of(plan.space)
         self.points = grid(self.space, plan.seed)
         self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
+        journal = folder / JOURNAL
         with self.alone():
             with locked(folder / "journal.lock"):
-                _drop_torn_line(folder / JOURNAL)
+                if journal.exists():  # a line cut off with its process would spoil what follows
+                    os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
             self.optuna = _open(folder, plan)
             self._check_plan()
 
@@ -122,7 +119,11 @@ class Study:
 
     def trials(self) -> list[FrozenTrial]:
         """All trials that count: done, failed for a reason of their own, or under way."""
-        return [trial for trial in self._all() if _counts(trial)]
+        return [
+            trial
+            for trial in self._all()
+            if "reason" in trial.user_attrs or trial.state.name not in ("FAIL", "WAITING")
+        ]
 
     def done(self) -> list[FrozenTrial]:
         """The trials that have a validation score, best first; of equals the earlier one."""
@@ -265,16 +266,6 @@ def _state(name: str) -> Any:
     from optuna.trial import TrialState
 
     return TrialState[name]
-
-
-def _counts(trial: FrozenTrial) -> bool:
-    return "reason" in trial.user_attrs or trial.state.name not in ("FAIL", "WAITING")
-
-
-def _drop_torn_line(journal: Path) -> None:
-    """A line that was cut off with its process would spoil those that follow."""
-    if journal.exists():
-        os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
 
 
 # ------------------------------------------------------------------------------------------ locks

@@ -16,8 +16,7 @@ from ...io import FileError
 from ...nn import STAGNN, STAConv
 from ...runs import SavedRun, open_all
 from ...runs.folder import METRICS, RunResult
-from ...runs.saved import best
-from ...runs.scores import score
+from ...runs.saved import best, score
 from ...tasks.calibration import Bin, reliability
 from ...tasks.quality import Quality
 from ..explanation import brief, describe, explainer, mistakes
