@@ -117,10 +117,7 @@ class Convolutions(nn.Module):
 
 
 class GCN(Convolutions):
-    """`layers` of PyG's GCNConv, with ReLU and dropout between them and dropout on x.
-
-    Shapes: x [N, in_channels] -> [N, classes].
-    """
+    """`layers` of PyG's GCNConv, with ReLU and dropout between them and dropout on x."""
 
     def __init__(
         self, in_channels: int, classes: int, hidden: int, layers: int, dropout: float
@@ -133,8 +130,6 @@ class GAT(Convolutions):
     """`layers` of PyG's GATConv: `heads` concatenated ones, ELU between, one head in the last.
 
     Dropout acts on the features before every layer and on the attention weights.
-
-    Shapes: x [N, in_channels] -> [N, classes].
     """
 
     def __init__(
@@ -152,8 +147,6 @@ class GAT(Convolutions):
 class JKNet(Convolutions):
     """GCN layers whose outputs are all looked at: concatenated or their maximum, by PyG's
     JumpingKnowledge, and one linear map.
-
-    Shapes: x [N, in_channels] -> [N, classes].
     """
 
     def __init__(
@@ -175,8 +168,6 @@ class MixHop(Convolutions):
 
     A linear map comes first, because the layer walks with the features as they are: as wide and
     dense as they come, an edge tensor of them would not fit on large graphs.
-
-    Shapes: x [N, in_channels] -> [N, classes].
     """
 
     def __init__(
@@ -252,10 +243,7 @@ class MLP(nn.Module):
 
 
 class APPNP(nn.Module):
-    """An MLP, then `hops` steps of personalised PageRank by PyG's APPNP.
-
-    Shapes: x [N, in_channels] -> [N, classes].
-    """
+    """An MLP, then `hops` steps of personalised PageRank by PyG's APPNP."""
 
     def __init__(
         self, in_channels: int, classes: int, hidden: int, hops: int, alpha: float, dropout: float
@@ -276,8 +264,6 @@ class GPRGNN(nn.Module):
 
     :math:`\gamma` starts as personalised PageRank, :math:`\alpha (1 - \alpha)^k`, the rest of the
     mass in the last hop, and is not decayed.
-
-    Shapes: x [N, in_channels] -> [N, classes].
     """
 
     def __init__(
@@ -312,8 +298,6 @@ class GraphGPS(nn.Module):
     """PyG's GPSConv: GCN and Performer attention side by side, between two linear maps.
 
     The attention's random projection is drawn once.
-
-    Shapes: x [N, in_channels] -> [N, classes].
     """
 
     def __init__(
@@ -347,7 +331,7 @@ class WholeModel(nn.Module):
     """
 
     NAMES: ClassVar[dict[str, str]]
-    """What PyG calls our settings."""
+    """What PyG calls our settings, where it has other names."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -371,13 +355,12 @@ class SGFormer(WholeModel):
         "layers": "gnn_num_layers",
         "attention_layers": "trans_num_layers",
         "heads": "trans_num_heads",
-        "graph_weight": "graph_weight",
     }
 
     def __init__(
         self, in_channels: int, classes: int, hidden: int, dropout: float, **settings: float
     ) -> None:
-        named = {self.NAMES[name]: value for name, value in settings.items()}
+        named = {self.NAMES.get(name, name): value for name, value in settings.items()}
         drops = {"gnn_dropout": dropout, "trans_dropout": dropout}
         super().__init__(pyg.models.SGFormer(in_channels, hidden, classes, **named, **drops))
 
@@ -397,17 +380,12 @@ class Polynormer(WholeModel):
     """
 
     steps: Tensor
-    NAMES: ClassVar = {
-        "layers": "local_layers",
-        "attention_layers": "global_layers",
-        "in_dropout": "in_dropout",
-        "dropout": "dropout",
-    }
+    NAMES: ClassVar = {"layers": "local_layers", "attention_layers": "global_layers"}
 
     def __init__(
         self, in_channels: int, classes: int, hidden: int, local_epochs: int, **settings: float
     ) -> None:
-        named = {self.NAMES[name]: value for name, value in settings.items()}
+        named = {self.NAMES.get(name, name): value for name, value in settings.items()}
         named["global_dropout"] = settings["dropout"]
         super().__init__(pyg.models.Polynormer(in_channels, hidden, classes, **named))
         self.local_epochs = local_epochs

@@ -164,14 +164,10 @@ def parse_shape(text: str) -> Shape:
             f"a shape is four whole numbers NODES,EDGES,FEATURES,CLASSES such as "
             f"10000,50000,128,10; got '{text}'"
         )
-    for what, number, least in zip(_PARTS, numbers, (4, 1, 1, 2), strict=True):
-        _check.integer(f"{what} of a shape", number, least)
-    nodes, edges, features, classes = numbers
-    density = WORD_DENSITY if features >= WORDS else 1.0
-    return Shape(nodes, edges, features, classes, density)
-
-
-_PARTS = ("NODES", "EDGES", "FEATURES", "CLASSES")
+    least = {"NODES": 4, "EDGES": 1, "FEATURES": 1, "CLASSES": 2}
+    for (what, bound), number in zip(least.items(), numbers, strict=True):
+        _check.integer(f"{what} of a shape", number, bound)
+    return Shape(*numbers, WORD_DENSITY if numbers[2] >= WORDS else 1.0)
 
 
 def from_shape(text: str, device: torch.device) -> Case:

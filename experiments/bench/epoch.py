@@ -52,7 +52,7 @@ _MASKED_LOSSES: dict[str, Loss] = {"cross_entropy": F.cross_entropy, "binary": _
 
 def versions(case: Case, backend: str) -> list[Version]:
     """Ours, STAGNN by other attentions, GCN on our parts, and PyG's models."""
-    dense = cache(partial(_dense_features, case))
+    dense = cache(lambda: dense_features(case.data.features))  # x [N, F] as PyG's models take it
     return [
         *_stagnn_versions(case, backend, dense),
         _sparse_gcn_version(case),
@@ -65,11 +65,6 @@ def dense_bytes(case: Case) -> int:
     return 4 * case.data.num_nodes * case.data.num_features
 
 
-def _dense_features(case: Case) -> Tensor:
-    """x [N, F] as PyG's models take it."""
-    return dense_features(case.data.features)
-
-
 # ------------------------------------------------------------------------------- running an epoch
 
 
@@ -79,20 +74,11 @@ def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
     def start(model: nn.Module, x: Features) -> Run:
         trainers = []
         for _ in range(together):
-            trainer = Trainer(
-                deepcopy(model),
-                case.x,
-                case.data.y,
-                case.split,
-                graph,
-                task=tasks.of(case.config.task),
-                outputs=case.classes,
-                fit=case.config.fit,
-            )
+            data = deepcopy(model), case.x, case.data.y, case.split, graph
+            task, fit = tasks.of(case.config.task), case.config.fit
+            trainers.append(Trainer(*data, task=task, outputs=case.classes, fit=fit))
             for _ in range(EAGER_EPOCHS):  # captured before the clock starts
-                trainer.epoch()
-            trainers.append(trainer)
-
+                trainers[-1].epoch()
         in_turns = cycle(trainers)
 
         def advance(epochs: int) -> None:

@@ -49,10 +49,6 @@ class Point:
     def nodes(self) -> int:
         return max(4, self.edges // EDGES_PER_NODE)
 
-    @property
-    def key_channels(self) -> int:
-        return HIDDEN // self.heads
-
     def needs_bytes(self) -> int:
         """Roughly what graph, states and read-outs take: to be asked before, not measured."""
         states = 4 * self.nodes * HIDDEN * (self.classes + 1)
@@ -72,12 +68,9 @@ def scale(
     """Measure every axis; the result is what the JSON file holds.
 
     Args:
-        device: where to measure.
-        backend: how to compute the operator.
-        rounds: how often every point is timed.
+        device, backend, rounds, say: as of `compare`.
         limit: seconds of a point after which its axis ends.
         axes: sizes of each axis, ascending; by default `AXES`.
-        say: told what is going on.
     """
     backend = backends.choose(backend, device, torch.float32)
     base = Point(edges=BASE_EDGES[device.type])
@@ -119,11 +112,10 @@ def _measure_point(point: Point, device: torch.device, backend: str, rounds: int
         graph = Graph(edge_index, point.nodes)
         del edge_index
         graph.matrix(), graph.transpose()
-        sizes = (point.hops, point.heads, point.key_channels, point.classes)
+        sizes = (point.hops, point.heads, HIDDEN // point.heads, point.classes)
         task = attention.make_task(graph, *sizes, EPS)
         numbers = point.hops * point.edges * HIDDEN * (point.classes + 1)
-        checked = numbers <= CHECKED_NUMBERS[device.type]
-        version = attention.our_version(task, backend, checked)
+        version = attention.our_version(task, backend, numbers <= CHECKED_NUMBERS[device.type])
     except (RuntimeError, MemoryError) as error:
         if not memory.is_out_of_memory(error):
             raise

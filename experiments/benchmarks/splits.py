@@ -6,7 +6,6 @@ The five runs of the paper's protocol A scatter by about a point; this shows the
 scatter around.
 """
 
-import json
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from experiments.benchmarks.script import parser
-from subtree_attention.io import write_json
+from subtree_attention.io import read_json, write_json
 
 
 def main() -> None:
@@ -31,9 +30,9 @@ def main() -> None:
         ended = [process.wait() for process in running]
         if any(ended):
             raise SystemExit("a run failed")
-        summaries = [json.loads((out / "summary.json").read_text()) for out in outs]
-        environment = json.loads((outs[0] / "environment.json").read_text())
-        config = json.loads((outs[0] / "config.json").read_text())
+        summaries = [read_json(out / "summary.json") for out in outs]
+        environment = read_json(outs[0] / "environment.json")
+        config = read_json(outs[0] / "config.json")
     runs = [run for summary in summaries for run in summary["runs"]]
     scores = [run["test"] for run in runs]
     result = {"graph": arguments.graph, "mean": statistics.mean(scores)}

@@ -75,13 +75,11 @@ def _check_offered(
 
 def available(jobs: list[Job], say: Say) -> list[Job]:
     """The jobs whose graphs are at hand; a graph that is not is named."""
-    found: dict[str, bool] = {}
-    for graph in dict.fromkeys(job.graph for job in jobs):
-        status = datasets.where(graph).status
-        found[graph] = status != "download"
-        if not found[graph]:
-            say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
-    return [job for job in jobs if found[job.graph]]
+    graphs = dict.fromkeys(job.graph for job in jobs)
+    absent = [graph for graph in graphs if datasets.where(graph).status == "download"]
+    for graph in absent:
+        say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
+    return [job for job in jobs if job.graph not in absent]
 
 
 class Reproduced(NamedTuple):

@@ -88,13 +88,11 @@ class Experiment:
     """A part of the paper.
 
     Attributes:
-        title: in words.
         graphs: the graphs it runs on.
         jobs: `(graph, runs)` -> its jobs; runs None is the paper's number.
         models: those besides STAGNN that it compares with.
     """
 
-    title: str
     graphs: tuple[str, ...]
     jobs: Callable[[str, int | None], Iterator[Job]]
     models: tuple[str, ...] = ()
@@ -168,13 +166,11 @@ def _robustness(graph: str, runs: int | None) -> Iterator[Job]:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "table1": Experiment(
-        "node classification", (*GRAPHS_A, *GRAPHS_B), _table1, (EDGEWISE, *_BASELINES)
-    ),
-    "table2": Experiment("global attention with and without STA", GRAPHS_B, _table2),
-    "table3": Experiment("the gate over heads", GRAPHS_B, _table3),
-    "hops": Experiment("aggregation over hops", GRAPHS_A, _hops),
-    "deep": Experiment("deep subtrees", ("cora", "actor"), _deep, COMPARED),
-    "robustness": Experiment("noisy graphs", ("cora", "actor"), _robustness, COMPARED),
+    "table1": Experiment((*GRAPHS_A, *GRAPHS_B), _table1, (EDGEWISE, *_BASELINES)),
+    "table2": Experiment(GRAPHS_B, _table2),  # global attention with and without STA
+    "table3": Experiment(GRAPHS_B, _table3),  # the gate over heads
+    "hops": Experiment(GRAPHS_A, _hops),
+    "deep": Experiment(("cora", "actor"), _deep, COMPARED),
+    "robustness": Experiment(("cora", "actor"), _robustness, COMPARED),
 }
 """What trains. `gpr` is drawn from the runs of `deep`; `theorem` trains nothing."""

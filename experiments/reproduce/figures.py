@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.reproduce.drawing import band, canvas, finish, head, line, look
-from experiments.reproduce.published import GRAPHS_A
 from experiments.reproduce.records import (
     OURS,
     Record,
@@ -44,11 +43,10 @@ class NothingToDraw(ValueError):
     """The records that a figure needs are not there; the message says which."""
 
 
-def draw_hops(records: Iterable[Record], path: str | Path) -> list[Path]:
+def draw_hops(records: Sequence[Record], path: str | Path) -> list[Path]:
     """Grouped bars: ways to aggregate over hops, for each graph."""
-    records = list(records)
-    own = _needed(select(records, "hops"), "of the experiment 'hops': its runs are missing")
-    measured, graphs = hop_aggregations(records), graphs_in_order(GRAPHS_A, own)
+    _needed(select(records, "hops"), "of the experiment 'hops': its runs are missing")
+    graphs, measured = hop_aggregations(records)
     with canvas(1.9 * len(graphs) + 0.6, 3.2) as figure:
         # A panel of its own for each graph: the scores lie far apart, the differences do not.
         for graph, panel in _columns(figure, graphs):
@@ -60,11 +58,10 @@ def draw_hops(records: Iterable[Record], path: str | Path) -> list[Path]:
         return finish(figure, path, note)
 
 
-def _needed(records: list[Record], what: str) -> list[Record]:
-    """The records, if there are any."""
+def _needed(records: Sized, what: str) -> None:
+    """Refuse to draw without any."""
     if not records:
         raise NothingToDraw(f"no records {what}")
-    return records
 
 
 def _columns(
@@ -108,7 +105,7 @@ def _bars(panel: Axes, here: dict[str, list[Record]]) -> None:
             text.set_y(low + 0.03 * (high - low))
 
 
-def draw_deep(records: Iterable[Record], path: str | Path) -> list[Path]:
+def draw_deep(records: Sequence[Record], path: str | Path) -> list[Path]:
     """Score over K above, peak memory below; a column for each graph."""
     own = [record for record in select(records, "deep") if record.at is not None]
     _needed(own, "of the experiment 'deep' (with K in 'at') are there")
@@ -131,7 +128,7 @@ def draw_deep(records: Iterable[Record], path: str | Path) -> list[Path]:
         return finish(figure, path, BANDS, models_in_order(own))
 
 
-def draw_robustness(records: Iterable[Record], path: str | Path) -> list[Path]:
+def draw_robustness(records: Sequence[Record], path: str | Path) -> list[Path]:
     """Score over the share of what was changed: a row for each graph, a column for each kind."""
     own = with_untouched(select(records, "robustness"))
     own = [record for record in own if record.at is not None and record.kind is not None]
@@ -156,7 +153,7 @@ def draw_robustness(records: Iterable[Record], path: str | Path) -> list[Path]:
         return finish(figure, path, BANDS, models_in_order(own))
 
 
-def draw_gpr(records: Iterable[Record], path: str | Path) -> list[Path]:
+def draw_gpr(records: Sequence[Record], path: str | Path) -> list[Path]:
     """Learned hop weights alpha_k over k: a panel for each graph, a line for each K."""
     deep = select(records, "deep")
     own = [record for record in deep if record.label == OURS and record.hop_weights is not None]
@@ -191,8 +188,8 @@ def _weight_lines(panel: Axes, here: Sequence[Record], depths: Sequence[int]) ->
         std = (weights.std(0, ddof=1) if len(found) > 1 else np.zeros(hops + 1)).tolist()
         steps = list(range(hops + 1))
         look: dict[str, Any] = {"color": colour, "markersize": 4, "linewidth": 1.4}
-        look |= {"marker": "osD^vPX*"[place % 8]}
-        look |= {"markevery": [k for k in HOP_MARKS if k < hops] + [hops]}
+        look["marker"] = "osD^vPX*"[place % 8]
+        look["markevery"] = [k for k in HOP_MARKS if k < hops] + [hops]
         panel.plot(steps, mean, label=f"K={hops}", **look)
         band(panel, steps, mean, std, colour, alpha=0.08)
     panel.axhline(1, color="#777777", linewidth=0.8, linestyle="--", zorder=0)
@@ -204,25 +201,25 @@ def _weight_lines(panel: Axes, here: Sequence[Record], depths: Sequence[int]) ->
     panel.grid(alpha=0.3)
 
 
-def draw_gates(records: Iterable[Record], path: str | Path) -> list[Path]:
+def draw_gates(records: Sequence[Record], path: str | Path) -> list[Path]:
     """Heat map of the softmax gates, hop by head: a panel for each graph.
 
     Heads have no order of their own, so a mean over runs would wash them out: one run is shown,
     that of the lowest seed.
     """
-    own = _gated(list(records))
-    if not own:
-        raise NothingToDraw("no records of STAGNN in 'table1' or 'table3' with its gates ('gates')")
+    own = _gated(records)
+    _needed(own, "of STAGNN in 'table1' or 'table3' with its gates ('gates')")
     from matplotlib.colors import TwoSlopeNorm
 
     graphs = [graph for graph in graphs_in_order(data.names(), own.values()) if graph in own]
     # The middle is 1, where all heads count the same; above it as far as the gates go.
-    shares = [len(row) * gate for run in own.values() for row in _rows_of(run)[1:] for gate in row]
+    gates = {graph: [list(row) for row in own[graph].gates or ()] for graph in graphs}
+    shares = [len(row) * gate for rows in gates.values() for row in rows[1:] for gate in row]
     shade = TwoSlopeNorm(1, vmin=0, vmax=max(2, *shares))
     per_line = min(5, len(graphs))
     lines = -(-len(graphs) // per_line)
     tallest = [
-        max(len(_rows_of(own[graph])) for graph in graphs[start : start + per_line])
+        max(len(gates[graph]) for graph in graphs[start : start + per_line])
         for start in range(0, len(graphs), per_line)
     ]
     size = (1.9 * per_line + 0.9, sum(ROW_HEIGHT * rows + 0.8 for rows in tallest) + 0.4)
@@ -231,7 +228,7 @@ def draw_gates(records: Iterable[Record], path: str | Path) -> list[Path]:
         grid = figure.add_gridspec(lines, per_line, height_ratios=[rows + 3 for rows in tallest])
         for place, graph in enumerate(graphs):
             panel = figure.add_subplot(grid[place // per_line, place % per_line])
-            image = _gate_map(panel, _rows_of(own[graph]), shade)
+            image = _gate_map(panel, gates[graph], shade)
             panel.set_title(f"{title(graph)}, seed {own[graph].seed}")
             panel.set_xlabel("head")
             if place % per_line == 0:
@@ -243,7 +240,7 @@ def draw_gates(records: Iterable[Record], path: str | Path) -> list[Path]:
         return finish(figure, path, note)
 
 
-def _gated(records: list[Record]) -> dict[str, Record]:
+def _gated(records: Sequence[Record]) -> dict[str, Record]:
     """Graph -> the run with softmax gates of the lowest seed, from Table 1 or else Table 3."""
     chosen: dict[str, Record] = {}
     runs = [*select(records, "table1"), *select(records, "table3")]
@@ -252,10 +249,6 @@ def _gated(records: list[Record]) -> dict[str, Record]:
         if softmax and record.gates and len(record.gates) > 1:
             chosen.setdefault(record.graph, record)
     return chosen
-
-
-def _rows_of(record: Record) -> list[list[float]]:
-    return [list(row) for row in record.gates or ()]
 
 
 def _gate_map(panel: Axes, gates: list[list[float]], shade: Normalize) -> Any:

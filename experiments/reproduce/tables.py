@@ -52,10 +52,13 @@ CHOSEN = (
     "Weight decay of our baselines: in each run, of those that were tried, the one with the best "
     "validation score."
 )
+NO_CORAFULL = (
+    "CoraFull: its file (CitationFull/cora/raw/cora.npz) is not there, so nothing was run."
+)
 BOLD = "Bold: the highest mean of a graph, among ours and among the published rows separately."
 
 
-def table1(records: Iterable[Record]) -> Table:
+def table1(records: Sequence[Record]) -> Table:
     """STAGNN and the baselines on every graph of the paper, and what was published."""
     own = select(records, "table1")
     measured = {label: _of_label(own, label) for label in [OURS, *models_in_order(own)]}
@@ -72,15 +75,11 @@ def table1(records: Iterable[Record]) -> Table:
     )
 
 
-def table2(records: Iterable[Record]) -> Table:
+def table2(records: Sequence[Record]) -> Table:
     """Global attention with 0 to 3 hops of STA; GAT is Table 1's where it was not run again."""
-    records = list(records)
-    own = select(records, "table2")
     rows = list(published.TABLE2.rows)
     rows.insert(rows.index("GA only") + 1, "0 hops + GA")  # what the published row is, it seems
-    measured = by_variant(own, rows)
-    graphs = graphs_in_order(GRAPHS_B, own)
-    measured["GAT"] = _with_reserve(measured["GAT"], "GAT", graphs, records)
+    graphs, measured = _by_variant(records, "table2", GRAPHS_B, rows, reserve=("GAT", "GAT"))
     return _beside_published(
         "table2",
         "Global attention (GA) alone and with hops of subtree attention",
@@ -91,14 +90,9 @@ def table2(records: Iterable[Record]) -> Table:
     )
 
 
-def table3(records: Iterable[Record]) -> Table:
+def table3(records: Sequence[Record]) -> Table:
     """Gates over heads; STAGNN itself is Table 1's where it was not run again."""
-    records = list(records)
-    own = select(records, "table3")
-    itself = "gate softmax"
-    measured = by_variant(own, list(GATES), itself)
-    graphs = graphs_in_order(GRAPHS_B, own)
-    measured[itself] = _with_reserve(measured[itself], OURS, graphs, records)
+    graphs, measured = _by_variant(records, "table3", GRAPHS_B, GATES, ("gate softmax", OURS))
     return _beside_published(
         "table3",
         "Gates over attention heads",
@@ -110,7 +104,7 @@ def table3(records: Iterable[Record]) -> Table:
     )
 
 
-def paired(records: Iterable[Record]) -> Table:
+def paired(records: Sequence[Record]) -> Table:
     """STAGNN minus every other model of Table 1 on the same splits and seeds."""
     own = select(records, "table1")
     others = [label for label in models_in_order(own) if label != OURS]
@@ -154,12 +148,11 @@ def _paired_rows(graph: str, here: Sequence[Record], others: Sequence[str]) -> l
     return rows
 
 
-def hops(records: Iterable[Record]) -> Table:
+def hops(records: Sequence[Record]) -> Table:
     """Ways to aggregate over hops; GPR is Table 1's STAGNN where it was not run again."""
-    records = list(records)
-    measured = hop_aggregations(records)
+    graphs, measured = hop_aggregations(records)
     rows = []
-    for graph in graphs_in_order(GRAPHS_A, select(records, "hops")):
+    for graph in graphs:
         cells = [_cell(on(found, graph), graph) for found in measured.values()]
         rows.append((Cell(_graph_title(graph)), *_best_bold(cells)))
     return Table(
@@ -175,16 +168,12 @@ def hops(records: Iterable[Record]) -> Table:
     )
 
 
-def hop_aggregations(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """The runs of every way to aggregate over hops."""
-    records = list(records)
-    own = select(records, "hops")
-    measured = by_variant(own, AGGREGATIONS, itself="gpr")
-    graphs = graphs_in_order(GRAPHS_A, own)
-    return {**measured, "gpr": _with_reserve(measured["gpr"], OURS, graphs, records)}
+def hop_aggregations(records: Sequence[Record]) -> tuple[list[str], dict[str, list[Record]]]:
+    """The graphs, and the runs of every way to aggregate over hops."""
+    return _by_variant(records, "hops", GRAPHS_A, AGGREGATIONS, reserve=("gpr", OURS))
 
 
-def deep(records: Iterable[Record]) -> Table:
+def deep(records: Sequence[Record]) -> Table:
     """Score and peak memory over the number of hops (or layers) K, for every model."""
     own = select(records, "deep")
     depths = sorted({record.at for record in own if record.at is not None})
@@ -197,7 +186,8 @@ def deep(records: Iterable[Record]) -> Table:
             found = [by_depth.get(depth, []) for depth in depths] or [[]]
             start = texts(_graph_title(graph), label)
             scores = _best_bold([_cell(some, graph) for some in found])
-            peaks = [_peak(some) for some in found]
+            medians = [typical_peak(some) for some in found]
+            peaks = texts(*("-" if peak is None else f"{peak / 1e6:,.1f}" for peak in medians))
             groups.append([(*start, Cell("score"), *scores), (*start, Cell("peak MB"), *peaks)])
     return Table.of_groups(
         "deep",
@@ -215,7 +205,7 @@ def deep(records: Iterable[Record]) -> Table:
     )
 
 
-def robustness(records: Iterable[Record]) -> Table:
+def robustness(records: Sequence[Record]) -> Table:
     """Score over the share of edges or features that was changed."""
     made = select(records, "robustness")
     own = with_untouched(made)
@@ -304,6 +294,8 @@ def _beside_published(
             groups.append([*rows])
         above = len(rows)
     lines = _best_lines_bold(lines)
+    out_of_memory = any(None in row.values() for source in sources for row in source.rows.values())
+    theirs = [label for label in labels if not measured.get(label)]
     return Table.of_groups(
         name,
         title,
@@ -314,11 +306,12 @@ def _beside_published(
         notes=(
             SCORES + " " + BOLD,
             *(f"{source.word[0].upper()}{source.word[1:]}: {source.source}." for source in sources),
-            *_published_notes(sources, labels, measured),
+            *(["OOM: out of memory, as published."] if out_of_memory else []),
+            *([f"No runs of ours: {', '.join(theirs)}."] if theirs else []),
             *([FEWER] if any(_short(found) for found in measured.values()) else []),
             *notes,
             *_where_from([record for found in measured.values() for record in found]),
-            *_absence_notes(set(graphs) - seen),
+            *([NO_CORAFULL] if "corafull" in set(graphs) - seen else []),
         ),
     )
 
@@ -344,19 +337,6 @@ def _published_cell(scores: Mapping[str, Score | None], graph: str) -> Cell:
     return Cell(f"{score.mean:.2f} ({score.std:.2f})", mean=score.mean, std=score.std)
 
 
-def _published_notes(
-    sources: Sequence[Published], labels: Iterable[str], measured: Mapping[str, list[Record]]
-) -> list[str]:
-    """What the published rows need said: memory, and the models that we did not run."""
-    notes = []
-    if any(None in row.values() for source in sources for row in source.rows.values()):
-        notes.append("OOM: out of memory, as published.")
-    theirs = [label for label in labels if not measured.get(label)]
-    if theirs:
-        notes.append(f"No runs of ours: {', '.join(theirs)}.")
-    return notes
-
-
 def _where_from(records: Sequence[Record]) -> list[str]:
     """Provenance, which runs diverged, and which rows were not run for this table."""
     notes = [provenance(records)]
@@ -374,13 +354,6 @@ def _short(found: Sequence[Record]) -> bool:
     return any(len(on(found, graph)) < (planned_runs(graph) or 0) for graph in graphs)
 
 
-def _absence_notes(graphs: Iterable[str]) -> list[str]:
-    """Why there are no runs on some graphs, where that is known."""
-    file = "CitationFull/cora/raw/cora.npz"
-    reason = f"CoraFull: its file ({file}) is not there, so nothing was run."
-    return [reason] if "corafull" in graphs else []
-
-
 # ------------------------------------------------------------------------------------------ cells
 
 
@@ -396,11 +369,6 @@ def _cell(found: Sequence[Record], graph: str) -> Cell:
     mean, std = 100 * summary.mean, None if summary.std is None else 100 * summary.std
     spread = "" if std is None else f" ({std:.2f})"
     return Cell(f"{mean:.2f}{spread}{remarks}", mean=mean, std=std, runs=summary.runs)
-
-
-def _peak(found: Sequence[Record]) -> Cell:
-    peak = typical_peak(found)
-    return Cell("-" if peak is None else f"{peak / 1e6:,.1f}")
 
 
 def _best_bold(cells: Sequence[Cell]) -> list[Cell]:
@@ -431,25 +399,29 @@ def _of_label(records: Iterable[Record], label: str) -> list[Record]:
     return [record for record in records if record.label == label]
 
 
-def by_variant(
-    records: Iterable[Record], known: Sequence[str], itself: str = OURS
-) -> dict[str, list[Record]]:
-    """STAGNN's runs by variant: the known ones first, found or not, and whatever else there is.
+def _by_variant(
+    records: Sequence[Record],
+    experiment: str,
+    expected: Iterable[str],
+    known: Iterable[str],
+    reserve: tuple[str, str],
+) -> tuple[list[str], dict[str, list[Record]]]:
+    """Graphs, and runs by variant: the known ones first, found or not, and whatever else there is.
 
-    A run without a variant counts as `itself`; other models keep their name.
+    `reserve` is a variant and the model whose runs in Table 1 stand in for it on graphs without
+    its own. If that is STAGNN, its runs without a variant are this one; other models keep their
+    name.
     """
-    spelling = {name.lower(): name for name in known}
+    own = select(records, experiment)
+    graphs = graphs_in_order(expected, own)
     found: dict[str, list[Record]] = {name: [] for name in known}
-    for record in records:
+    spelling = {name.lower(): name for name in found}
+    variant, label = reserve
+    itself = variant if label == OURS else OURS
+    for record in own:
         name = (record.variant or itself) if record.model == OURS else record.label
         found.setdefault(spelling.get(name.lower(), name), []).append(record)
-    return found
-
-
-def _with_reserve(
-    found: list[Record], label: str, graphs: Iterable[str], records: Iterable[Record]
-) -> list[Record]:
-    """Runs, and those of a model in Table 1 on the other of these graphs."""
-    lacking = set(graphs) - {record.graph for record in found}
-    reserve = _of_label(select(records, "table1"), label)
-    return [*found, *(record for record in reserve if record.graph in lacking)]
+    lacking = set(graphs) - {record.graph for record in found[variant]}
+    others = _of_label(select(records, "table1"), label)
+    found[variant] += [record for record in others if record.graph in lacking]
+    return graphs, found

@@ -115,13 +115,12 @@ class _Worker:
         """How the job ended; waits for it."""
         assert self.job is not None
         try:
-            outcome: Outcome = self.pipe.recv()
+            return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode or 0
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             return Outcome(self.job, error=f"its process {how}")
-        return outcome
 
     def end(self) -> None:
         self.process.terminate()
