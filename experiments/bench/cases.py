@@ -167,7 +167,8 @@ def parse_shape(text: str) -> Shape:
     least = {"NODES": 4, "EDGES": 1, "FEATURES": 1, "CLASSES": 2}
     for (what, bound), number in zip(least.items(), numbers, strict=True):
         _check.integer(f"{what} of a shape", number, bound)
-    return Shape(*numbers, WORD_DENSITY if numbers[2] >= WORDS else 1.0)
+    nodes, edges, features, classes = numbers
+    return Shape(nodes, edges, features, classes, WORD_DENSITY if features >= WORDS else 1.0)
 
 
 def from_shape(text: str, device: torch.device) -> Case:

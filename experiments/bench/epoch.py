@@ -74,9 +74,9 @@ def _our_way(case: Case, graph: Graph, together: int = 1) -> Start:
     def start(model: nn.Module, x: Features) -> Run:
         trainers = []
         for _ in range(together):
-            data = deepcopy(model), case.x, case.data.y, case.split, graph
+            given = deepcopy(model), case.x, case.data.y, case.split, graph
             task, fit = tasks.of(case.config.task), case.config.fit
-            trainers.append(Trainer(*data, task=task, outputs=case.classes, fit=fit))
+            trainers.append(Trainer(*given, task=task, outputs=case.classes, fit=fit))
             for _ in range(EAGER_EPOCHS):  # captured before the clock starts
                 trainers[-1].epoch()
         in_turns = cycle(trainers)

@@ -27,9 +27,7 @@ WHATS = (*EXPERIMENTS, "gpr", "theorem", "all")
 def chosen(what: str) -> list[str]:
     """The experiments behind a word of the command line."""
     _check.known("experiment", what, WHATS)
-    if what == "all":
-        return [*EXPERIMENTS]
-    return ["deep"] if what == "gpr" else [what] if what in EXPERIMENTS else []
+    return {"all": [*EXPERIMENTS], "gpr": ["deep"], "theorem": []}.get(what, [what])
 
 
 def jobs_of(

@@ -128,17 +128,12 @@ TUNED = "weight decay "
 
 
 def select(records: Iterable[Record], experiment: str) -> list[Record]:
-    """The runs of an experiment; of a run that was done twice, the later record; of variants that
-    differ in a tuned setting, the best."""
+    """The runs of an experiment; of a run that was done twice, the later record; of those that
+    differ in a tuned setting, the one with the best validation score, the first of equals: its
+    variant does not say so any more."""
     latest = {_run(record): record for record in records if record.experiment == experiment}
-    return _tuned(latest.values())
-
-
-def _tuned(records: Iterable[Record]) -> list[Record]:
-    """Of the runs of a model on a split that differ in a tuned setting, the one with the best
-    validation score, the first of equals; its variant does not say so any more."""
     best: dict[Any, Record] = {}
-    for record in records:
+    for record in latest.values():
         chosen = replace(record, variant="") if record.variant.startswith(TUNED) else record
         run = _run(chosen)
         if run not in best or (chosen.val or 0) > (best[run].val or 0):

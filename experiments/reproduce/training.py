@@ -11,11 +11,10 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -35,6 +34,8 @@ from subtree_attention.train.jobs import Place, work
 from subtree_attention.train.run import Diverged, Run
 from subtree_attention.train.step import Trainer
 from subtree_attention.train.watch import Watch
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,9 @@ class _JobRun(Run):
         self.job, self.device = job, place.device
         self.diverged: int | None = None  # the epoch
         self.error = ""
-        if self.device.type == "cuda" and job.alone:
+        self.held: int | None = None  # bytes of the data, where the run has the GPU to itself
+        measured = self.device.type == "cuda" and job.alone
+        if measured:
             gc.collect()  # what earlier runs left must not be freed while this one is measured
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -149,7 +152,8 @@ class _JobRun(Run):
             placed = corrupt(data, job.kind, job.at, job.seed).to(self.device)
             x = as_features(placed.features)
         split = placed.split(config.data.split, job.seed)
-        self.held = self._allocated()
+        if measured:
+            self.held = torch.cuda.memory_allocated(self.device)
         transition = getattr(config.model, "transition", "rw")
         graph = Graph(placed.edge_index, placed.num_nodes, transition=transition)
         outputs = placed.num_classes
@@ -172,32 +176,26 @@ class _JobRun(Run):
         return 0 if self.diverged or self.error else super().epochs_left
 
     def advance(self) -> None:
-        if not self.error:
-            with self._ending():
-                super().advance()
+        self._unless_failed(super().advance)
 
     def record(self) -> None:
-        if not self.error:
-            with self._ending():
-                super().record()
+        self._unless_failed(super().record)
 
     def outcome(self) -> Outcome:
         """How it ended."""
-        record = None
-        if not self.error:
-            with self._ending():
-                record = self._record_of_it()
+        record = self._unless_failed(self._record_of_it)
         return Outcome(self.job, record, self.error)
 
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Divergence and errors end this run."""
-        try:
-            yield
-        except Diverged as stopped:
-            self.diverged = stopped.epoch
-        except Exception as error:
-            self.error = in_words(error)
+    def _unless_failed(self, call: Callable[[], T]) -> T | None:
+        """What the call gives; divergence and errors end this run."""
+        if not self.error:
+            try:
+                return call()
+            except Diverged as stopped:
+                self.diverged = stopped.epoch
+            except Exception as error:
+                self.error = in_words(error)
+        return None
 
     def _record_of_it(self) -> Record:
         """What is kept of the run: everything that a table or figure may need.
@@ -206,9 +204,11 @@ class _JobRun(Run):
         """
         best, job = self.best, self.job
         about = environment(self.device)
-        alpha, gates = None, None
+        alpha, gates, peak = None, None, None
         if best:
             alpha, gates = _hop_weights(self.trainer.model, self.trainer.best_weights)
+        if self.held is not None:
+            peak = torch.cuda.max_memory_allocated(self.device) - self.held
         of_job = ("experiment", "graph", "model", "variant", "at", "kind", "seed")
         taken: dict[str, Any] = {name: getattr(job, name) for name in of_job}
         taken |= {name: getattr(best, name) if best else None for name in ("train", "val", "test")}
@@ -222,22 +222,12 @@ class _JobRun(Run):
             seconds=round(self.elapsed(), 3),
             device=about["device"],
             commit=about["commit"],
-            peak_bytes=self._peak(),
+            peak_bytes=peak,
             hop_weights=alpha,
             gates=gates,
             config=self.config.to_dict(),
             settings=job.all_settings,
         )
-
-    def _allocated(self) -> int:
-        on_gpu = self.device.type == "cuda"
-        return torch.cuda.memory_allocated(self.device) if on_gpu else 0
-
-    def _peak(self) -> int | None:
-        """Most memory beyond the data; known where the run had the GPU to itself."""
-        if self.device.type != "cuda" or not self.job.alone:
-            return None
-        return torch.cuda.max_memory_allocated(self.device) - self.held
 
 
 def build(job: Job, in_channels: int, classes: int, graph: Graph) -> nn.Module:
