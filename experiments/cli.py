@@ -9,15 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from subtree_attention import _check, cli
-from subtree_attention.cli.app import (
-    DATA,
-    PLACE,
-    Device,
-    err_console,
-    options,
-    out_console,
-    say,
-)
+from subtree_attention.cli.app import DATA, PLACE, Device, err_console, options, out_console, say
 from subtree_attention.show.progress import Bars, Lines
 
 app = typer.Typer(

@@ -13,12 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from experiments.attentions import (
-    Attention,
-    EdgewiseAttention,
-    LibraryAttention,
-    edge_tensor_bytes,
-)
+from experiments.attentions import Attention, EdgewiseAttention, LibraryAttention, edge_tensor_bytes
 from experiments.bench import memory
 from experiments.bench.measure import TOLERANCE, Run, Version, relative_error
 from subtree_attention.graph import Graph

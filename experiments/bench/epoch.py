@@ -18,12 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from experiments.attentions import (
-    EdgewiseAttention,
-    LibraryAttention,
-    STAGNNBy,
-    edge_tensor_bytes,
-)
+from experiments.attentions import EdgewiseAttention, LibraryAttention, STAGNNBy, edge_tensor_bytes
 from experiments.baselines import PYG_MODELS, PyGModel, SparseGCN, dense_features
 from experiments.bench.attention import OURS
 from experiments.bench.cases import Case
