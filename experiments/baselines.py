@@ -190,8 +190,7 @@ class MixHop(Convolutions):
         self.leave = nn.Linear(wide, classes)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        edges = self.edges(graph)
-        *_, x = self.hidden(self.convs, self.enter(x), edges)
+        *_, x = self.hidden(self.convs, self.enter(x), self.edges(graph))
         return self.leave(x)
 
 

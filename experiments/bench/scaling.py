@@ -74,11 +74,17 @@ def scale(
     """
     backend = backends.choose(backend, device, torch.float32)
     base = Point(edges=BASE_EDGES[device.type])
-    measured = {}
+    measured: dict[str, list[dict[str, Any]]] = {}
     for axis, sizes in (axes or AXES).items():
-        points = [replace(base, **{axis: size}) for size in sizes]
         say(f"{axis}: {sizes[0]:,} to {sizes[-1]:,}")
-        measured[axis] = _measure_axis(points, device, backend, rounds, limit)
+        measured[axis] = []
+        for size in sizes:
+            point, start = replace(base, **{axis: size}), time.monotonic()
+            result = _measure_point(point, device, backend, rounds)
+            measured[axis].append({**asdict(point), "nodes": point.nodes, **result.to_dict()})
+            memory.release(device)
+            if result.problem or time.monotonic() - start > limit:
+                break
     return {
         "backend": backend,
         "rounds": rounds,
@@ -86,21 +92,6 @@ def scale(
         "axes": measured,
         "environment": environment(device),
     }
-
-
-def _measure_axis(
-    points: list[Point], device: torch.device, backend: str, rounds: int, limit: float
-) -> list[dict[str, Any]]:
-    """Point after point, until one fails or takes too long."""
-    rows = []
-    for point in points:
-        start = time.monotonic()
-        result = _measure_point(point, device, backend, rounds)
-        rows.append({**asdict(point), "nodes": point.nodes, **result.to_dict()})
-        memory.release(device)
-        if result.problem or time.monotonic() - start > limit:
-            break
-    return rows
 
 
 def _measure_point(point: Point, device: torch.device, backend: str, rounds: int) -> Measurement:

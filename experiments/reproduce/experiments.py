@@ -137,14 +137,12 @@ def _table2(graph: str, runs: int | None) -> Iterator[Job]:
 
 def _table3(graph: str, runs: int | None) -> Iterator[Job]:
     for gate in ("softmax", "plain", "none"):
-        changed = recipe(graph, gate=gate)
-        yield from _runs("table3", changed, runs, variant=f"gate {gate}")
+        yield from _runs("table3", recipe(graph, gate=gate), runs, variant=f"gate {gate}")
 
 
 def _hops(graph: str, runs: int | None) -> Iterator[Job]:
     for aggregation in ("gpr", "sum", "concat", "attention"):
-        changed = recipe(graph, aggregation=aggregation)
-        yield from _runs("hops", changed, runs, variant=aggregation)
+        yield from _runs("hops", recipe(graph, aggregation=aggregation), runs, variant=aggregation)
 
 
 def _deep(graph: str, runs: int | None) -> Iterator[Job]:
