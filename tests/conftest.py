@@ -32,27 +32,40 @@ def _seeded() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture
-def run_sta(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Call `sta` in an empty folder and in this process, since starting torch anew takes seconds.
+Outcome = tuple[int, str, str]
 
-    `run_sta("train", "cora")` -> exit code, what it printed, its errors.
+
+@pytest.fixture
+def in_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[Callable[[list[str]], None]], Callable[..., Outcome]]:
+    """Call a command line in an empty folder and in this process: a start of torch takes seconds.
+
+    `in_process(cli.main)("train", "cora")` -> exit code, what it printed, its errors.
     """
-    from subtree_attention import cli
     from subtree_attention.cli.app import err_console, out_console
 
     monkeypatch.chdir(tmp_path)
     for name in ("STA_DATA", "STA_MIRROR"):  # which --data-dir and --mirror set
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    monkeypatch.setattr(out_console, "width", 200)
-    monkeypatch.setattr(err_console, "width", 200)
+    for console in (out_console, err_console):
+        monkeypatch.setattr(console, "width", 200)
 
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            cli.main(list(arguments))
-        printed = capsys.readouterr()
-        return int(left.value.code or 0), printed.out, printed.err
+    def of(main: Callable[[list[str]], None]) -> Callable[..., Outcome]:
+        def call(*arguments: str) -> Outcome:
+            with pytest.raises(SystemExit) as left:
+                main(list(arguments))
+            printed = capsys.readouterr()
+            return int(left.value.code or 0), printed.out, printed.err
 
-    return call
+        return call
+
+    return of
+
+
+@pytest.fixture
+def run_sta(in_process: Callable[..., Callable[..., Outcome]]) -> Callable[..., Outcome]:
+    """`run_sta("train", "cora")` -> exit code, what it printed, its errors."""
+    from subtree_attention import cli
+
+    return in_process(cli.main)

@@ -154,8 +154,7 @@ class _JobRun(Run):
         split = placed.split(config.data.split, job.seed)
         if measured:
             self.held = torch.cuda.memory_allocated(self.device)
-        transition = getattr(config.model, "transition", "rw")
-        graph = Graph(placed.edge_index, placed.num_nodes, transition=transition)
+        graph = Graph(placed.edge_index, placed.num_nodes, transition=config.transition)
         outputs = placed.num_classes
         trainer = Trainer(
             build(job, x.size(1), outputs, graph).to(self.device),

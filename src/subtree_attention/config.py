@@ -220,6 +220,11 @@ class Config:
         """data, model, task and fit, by name."""
         return ((part.name, getattr(self, part.name)) for part in fields(self))
 
+    @property
+    def transition(self) -> str:
+        """How messages walk; the paper's way for a model that has no say in it."""
+        return getattr(self.model, "transition", "rw")
+
     def flat(self) -> dict[str, Any]:
         """Every setting by its plain name."""
         return {name: value for _, some in self.parts() for name, value in asdict(some).items()}

@@ -47,10 +47,14 @@ class SavedRun:
         self.out = folder.resolve().parent
 
     @cached_property
+    def _header(self) -> dict[str, Any]:
+        """What stands beside the weights: the settings and sizes that rebuild the model."""
+        return io.read_header(self.folder / files.MODEL)
+
+    @cached_property
     def config(self) -> Config:
         """The settings that its model was trained with."""
-        path = self.folder / files.MODEL
-        return files.config_from(io.read_header(path).get("config"), path)
+        return files.config_from(self._header.get("config"), self.folder / files.MODEL)
 
     @cached_property
     def result(self) -> RunResult:
@@ -77,11 +81,12 @@ class SavedRun:
     def model(self) -> nn.Module:
         """The weights of its best epoch, in evaluation mode."""
         path, settings = self.folder / files.MODEL, self.config.model
-        weights, header = io.read_tensors(path)
+        weights, _ = io.read_tensors(path)
         try:
+            sizes = self._header["sizes"]
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-                build(settings, **header["sizes"]).load_state_dict(weights, assign=True)
-            model = build(settings, **header["sizes"])
+                build(settings, **sizes).load_state_dict(weights, assign=True)
+            model = build(settings, **sizes)
             model.load_state_dict(weights)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise FileError(f"{path} does not fit its own settings: {error}") from None
@@ -100,14 +105,13 @@ class SavedRun:
     @cached_property
     def graph(self) -> Graph:
         """What its model walks on."""
-        transition = getattr(self.config.model, "transition", "rw")
-        return Graph.from_data(self.dataset, transition).to(self.device)
+        return Graph.from_data(self.dataset, self.config.transition).to(self.device)
 
     @cached_property
     def logits(self) -> np.ndarray:
         """What the model says of all nodes, [N, C], in float64."""
         model, features = self.model, self.dataset.features
-        takes = io.read_header(self.folder / files.MODEL)["sizes"]["in_channels"]
+        takes = self._header["sizes"]["in_channels"]
         if features.size(1) != takes:
             raise FileError(
                 f"the model takes {takes} features, but the graph has {features.size(1)}"

@@ -50,8 +50,7 @@ class Material:
         self.task = task_of(config.task)
         self.x = as_features(dataset.features.to(device))  # prepared once: the runs share it
         self.y = dataset.y.to(device)
-        transition = getattr(config.model, "transition", "rw")
-        self.graph = Graph.from_data(dataset, transition).to(device)
+        self.graph = Graph.from_data(dataset, config.transition).to(device)
         outputs = self.task.outputs(dataset)
         self.sizes = {"in_channels": self.x.size(1), "out_channels": outputs}
 
@@ -59,7 +58,7 @@ class Material:
         """The split of a run, on the device, if the task can be learnt on it."""
         split = self.dataset.split(self.config.data.split, seed)
         self.task.check(self.dataset, split)
-        return Split(*(mask.to(self.device) for mask in split))
+        return split.to(self.device)
 
     def trainer(self, model: torch.nn.Module, split: Split, capture: bool) -> Trainer:
         """What trains a model on a split."""
