@@ -22,6 +22,7 @@ def option(
     *,
     least: float | None = None,
     below: float = math.inf,
+    most: int = _check.MOST,
     words: Mapping[str, str] | None = None,
 ) -> Any:
     """A field of settings.
@@ -29,10 +30,10 @@ def option(
     Args:
         default: its value unless another is given.
         help: a sentence for the command line.
-        least, below: the bounds of a number: at least, and below.
+        least, below, most: the bounds of a number: at least, below, and of a count at most.
         words: the allowed values of a name, and what each means, in words.
     """
-    about = {"help": help, "least": least, "below": below, "words": words}
+    about = {"help": help, "least": least, "below": below, "most": most, "words": words}
     return field(default=default, metadata=about)
 
 
@@ -49,11 +50,11 @@ class Settings:
             name, kind, value = about.name, hints[about.name], getattr(self, about.name)
             least, below = about.metadata.get("least"), about.metadata.get("below")
             if kind is int:
-                _check.integer(name, value, int(least or 0))
+                _check.integer(name, value, int(least or 0), about.metadata["most"])
             elif kind is float:
                 _check.number(name, value, least or 0.0, below or math.inf)
             elif kind is bool and not isinstance(value, bool):
-                raise TypeError(f"{name} must be true or false, got {value!r}")
+                raise TypeError(f"{name} must be true or false, got {_check.said(value)}")
             elif about.metadata.get("words"):
                 _check.known(name, value, about.metadata["words"])
 
@@ -78,7 +79,9 @@ class DataSettings(Settings):
             "fixed": "as published with the graph",
         },
     )
-    encoding: int = option(3, "Laplacian eigenvectors appended to the features.", least=0)
+    encoding: int = option(
+        3, "Laplacian eigenvectors appended to the features", most=_check.MOST_EIGENVECTORS
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ class STAGNNSettings(Settings):
     name: ClassVar[str] = "stagnn"
     title: ClassVar[str] = "STAGNN"
     hidden_channels: int = option(64, "Width of the hidden layer.", least=1)
-    hops: int = option(3, "K, the height of the subtree a node attends to.", least=0)
+    hops: int = option(3, "K, the height of the subtree a node attends to", most=_check.MOST_HOPS)
     heads: int = option(4, "Attention heads.", least=1)
     dropout: float = option(0.0, "Dropout on features, hidden layer and heads.", below=1)
     feature_map: str = option(
@@ -169,8 +172,10 @@ class NodeClassification(Settings):
 class FitSettings(Settings):
     """How long and how fast is learnt, and how often."""
 
-    runs: int = option(1, "Runs, each on a split and seed of its own.", least=1)
-    seed: int = option(0, "Seed of the first run.", least=0)
+    runs: int = option(
+        1, "Runs, each on a split and seed of its own", least=1, most=_check.MOST_RUNS
+    )
+    seed: int = option(0, "Seed of the first run.", most=_check.MOST_SEED)
     lr: float = option(0.01, "Learning rate.")
     weight_decay: float = option(5e-4, "Weight decay.")
     epochs: int = option(3000, "Most epochs of a run.", least=1)

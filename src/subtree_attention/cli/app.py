@@ -108,9 +108,11 @@ def setting_options(kind: type[Settings], panel: str) -> Options:
 
 
 def _help(about: Any) -> str:
-    """What a setting is, and the values it may have."""
+    """What a setting is, and the values it may have; a help that ends with a stop says them."""
     help, names = about.metadata["help"], list(about.metadata["words"] or ())
-    return f"{help}: {', '.join(names[:-1])} or {names[-1]}." if names else help
+    if names:
+        return f"{help}: {', '.join(names[:-1])} or {names[-1]}."
+    return help if help.endswith(".") else f"{help}, at most {about.metadata['most']:,}."
 
 
 TRAINING = "Training (default: the graph's recipe)"

@@ -24,7 +24,7 @@ from torch import Tensor
 from .. import _check
 from ..graph import index_dtype
 from ..io import FileError, read_json, read_tensors, write_tensors
-from .encoding import encoding_of
+from .encoding import check_number, encoding_of
 from .features import append_columns, crc32, from_named_parts, named_parts, values_of
 from .registry import info
 from .splits import MASKS, Split, known_split, labelled_split, own_codes, random_split
@@ -119,7 +119,7 @@ class Dataset:
 
         Those of a graph of the registry are kept beside its cached file.
         """
-        m = _check.integer("m, the number of eigenvectors,", m, 0)
+        m = check_number(m)
         if (0 if self.encoding is None else self.encoding.size(1)) == m:
             return self
         if m == 0:
@@ -143,7 +143,7 @@ class Dataset:
             kind = known_split(kind, info(self.name))
         if kind in self.splits:
             codes, several = self.splits[kind], kind == "own" and not self.own
-            index = _check.integer("seed", seed, 0) * several
+            index = _check.integer("seed", seed, 0, _check.MOST_SEED) * several
             n = codes.size(1)
             if index >= n:
                 have = f"{n} splits, index 0 to {n - 1}" if n > 1 else "only one split, index 0"

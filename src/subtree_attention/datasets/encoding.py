@@ -63,7 +63,7 @@ class LaplacianEncoding:
     nodes get zeros; columns that a small graph lacks are zero.
 
     Args:
-        m: number of eigenvectors.
+        m: number of eigenvectors, at most 1,000.
 
     Shapes:
         x: [N, F] -> [N, F + m], dense or CSR as it was; absent -> [N, m].
@@ -71,7 +71,7 @@ class LaplacianEncoding:
     """
 
     def __init__(self, m: int = 3) -> None:
-        self.m = _check.integer("m, the number of eigenvectors,", m, 0)
+        self.m = check_number(m)
 
     def __call__(self, data: Data) -> Data:
         if data.edge_index is None or data.num_nodes is None:
@@ -83,6 +83,11 @@ class LaplacianEncoding:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(m={self.m})"
+
+
+def check_number(m: int) -> int:
+    """Return `m` if so many eigenvectors can be asked for."""
+    return _check.integer("m, the number of eigenvectors,", m, 0, _check.MOST_EIGENVECTORS)
 
 
 def encoding_of(edge_index: Tensor, num_nodes: int, m: int, kept: Path | None = None) -> Tensor:

@@ -73,7 +73,7 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {protocol!r}")
     # numpy's generator: the same splits whatever the version of torch.
-    generator = np.random.default_rng(_check.integer("seed", seed, 0))
+    generator = np.random.default_rng(_check.integer("seed", seed, 0, _check.MOST_SEED))
     order = torch.from_numpy(generator.permutation(num_nodes))
     train, val = (num_nodes * share // 100 for share in PROTOCOLS[protocol])
     return _masks(num_nodes, order.split([train, val, num_nodes - train - val]))
@@ -86,7 +86,9 @@ def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
     other arguments and the masks are those of `random_split`.
     """
     share, _ = PROTOCOLS[_check.known("protocol", protocol, PROTOCOLS)]
-    order = np.random.default_rng(_check.integer("seed", seed, 0)).permutation(len(labels))
+    order = np.random.default_rng(_check.integer("seed", seed, 0, _check.MOST_SEED)).permutation(
+        len(labels)
+    )
     classes = labels.cpu().numpy()[order]
     parts: tuple[list[np.ndarray], ...] = ([], [], [])
     turn = 0  # of an odd node, which goes to validation and test in turns

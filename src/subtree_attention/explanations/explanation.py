@@ -192,7 +192,7 @@ class Explanation:
         matrix that has negative entries, that of their absolute values. It says through whom a
         source is seen: all walks together are what the attention counts.
         """
-        self.level(_check.integer("hop", hop, 0))  # or there is no such hop
+        self.level(_check.integer("hop", hop, 0, _check.MOST_HOPS))  # or there is no such hop
         if source not in self._reached[hop].nodes:
             raise ValueError(f"no walk of {hop} steps leads from node {source} to {self.root}")
         if hop >= len(self._best):  # deeper levels cost most, and few ask for them

@@ -37,7 +37,7 @@ class STAConv(nn.Module):
     Args:
         in_channels: columns of x; -1 takes them from the first x that comes.
         out_channels: columns of the result, after the heads are mixed.
-        hops: K, the height of the subtree.
+        hops: K, the height of the subtree, 0 to 10,000.
         heads: H.
         key_channels: channels of a query or key, per head (default `out_channels // heads`).
         value_channels: channels of a value, per head (default `out_channels // heads`, or
@@ -96,7 +96,7 @@ class STAConv(nn.Module):
     ) -> None:
         super().__init__()
         self.out_channels = _check.integer("out_channels", out_channels, 1)
-        self.hops = _check.integer("hops", hops, 0)
+        self.hops = _check.integer("hops", hops, 0, _check.MOST_HOPS)
         self.heads = _check.integer("heads", heads, 1)
         self.key_channels = _per_head("key_channels", key_channels, out_channels, heads)
         if value_channels is None and (head_mix == "sum" or isinstance(head_mix, SumMix)):
@@ -185,7 +185,7 @@ class STAConv(nn.Module):
         self, x: Features, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H], in O(hop E)."""
-        if _check.integer("hop", hop, 0) > self.hops:
+        if _check.integer("hop", hop, 0, _check.MOST_HOPS) > self.hops:
             raise ValueError(f"this layer has no hop {hop} to explain: hops read: {self.hops}")
         x = as_features(x)
         graph = self.as_graph(edge_index, edge_weight, x)

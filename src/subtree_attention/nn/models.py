@@ -34,7 +34,7 @@ class STAGNN(nn.Module):
         in_channels: columns of x; -1 takes them from the first x that comes.
         hidden_channels: width of H; a head's queries and keys have `hidden_channels // heads`.
         out_channels: number of classes.
-        hops: K, the height of the subtree.
+        hops: K, the height of the subtree, 0 to 10,000.
         heads: number of attention heads.
         dropout: share dropped, the same in all three places.
         eps: added to every denominator.

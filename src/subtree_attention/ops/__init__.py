@@ -7,6 +7,8 @@ way of computing it is tested against `definition.py`. The maths is in README.md
 
 from __future__ import annotations
 
+import sys
+
 import torch
 from torch import Tensor
 
@@ -75,7 +77,7 @@ def subtree_attention(
         key: as `query`.
         value: `[N, H, c]`, or `[N, c]` for one head.
         graph: the :class:`Graph` to walk on.
-        hops: K, the height of the subtree; 0 is allowed.
+        hops: K, the height of the subtree, 0 to 10,000.
         hop_weights: `[K + 1]` or `[K + 1, H]`.
         feature_map: a name (`"elu"`, `"relu"`, `"softplus"`), a module with random features, or
             any non-negative function [..., d] -> [..., m]. `"softmax"` is the similarity
@@ -92,10 +94,10 @@ def subtree_attention(
     Returns:
         `[K + 1, N, H, c]`, or `[N, H, c]` with `hop_weights`; without H if the inputs have none.
     """
-    _check.integer("hops", hops, 0)
+    _check.integer("hops", hops, 0, _check.MOST_HOPS)
     check_eps(eps)
     if state_bytes is not None:
-        _check.integer("state_bytes", state_bytes, 1)
+        _check.integer("state_bytes", state_bytes, 1, sys.maxsize)
     check_graph(graph)
     query, key, value, squeeze = check_heads(query, key, value, graph)
     hop_weights = check_hop_weights(hop_weights, hops, value.size(1))
@@ -140,7 +142,7 @@ def attention(
         `[N, H]` weights, `[N]` for one head; they sum to 1 (less what eps takes) if a walk of
         that length arrives at the root, otherwise all are 0.
     """
-    _check.integer("hop", hop, 0)
+    _check.integer("hop", hop, 0, _check.MOST_HOPS)
     _check.integer("root", root, 0)
     check_eps(eps)
     check_graph(graph)

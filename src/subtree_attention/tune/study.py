@@ -75,8 +75,8 @@ class Plan:
         if self.base is None:
             object.__setattr__(self, "graph", datasets.info(self.graph).name)
         _check.known("method", self.method, METHODS)
-        _check.integer("runs", self.runs, 1)
-        _check.integer("seed", self.seed, 0)
+        _check.integer("runs", self.runs, 1, _check.MOST_RUNS)
+        _check.integer("seed", self.seed, 0, _check.MOST_SEED)
         if self.method == "grid" and not grid(space_of(self.space)):
             raise ValueError(
                 f"the space '{self.space}' has ranges, so it has no grid: "
