@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import uuid4
 
 if TYPE_CHECKING:
@@ -70,9 +72,34 @@ def check_target(path: Path, suffixes: tuple[str, ...], what: str, force: bool) 
         raise ValueError(f"{path} is a folder: name a file")
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: --force writes over it")
+    check_writable(path.parent)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that no file can be put into, before any work is done.
+
+    Rights say little (an administrator has them all, a disk may be read-only), so it is tried: with
+    a file without a name, in the folder or in the nearest one above it that exists.
+    """
+    there = next(above for above in (folder, *folder.absolute().parents) if os.path.exists(above))
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        what = f"{there} is a file" if there.is_file() else error.strerror or error
+        raise FileError(f"cannot write to {folder} ({what}): choose another folder") from None
 
 
 # ------------------------------------------------------------------------------------- reading
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read; what is no file with an end, as a device or a FIFO, is refused."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileError(f"{path} is not a regular file")
+    return os.fdopen(file, "rb")
 
 
 def read_json(path: Path) -> Any:

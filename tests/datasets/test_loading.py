@@ -7,7 +7,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import tempfile
 import zlib
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch_geometric.utils import coalesce, contains_self_loops, is_undirected
 
-from subtree_attention import datasets
+from subtree_attention import datasets, io
 from subtree_attention.datasets import Dataset, loading, read
 from subtree_attention.datasets.features import is_csr, values_of
 
@@ -211,16 +210,74 @@ def test_a_damaged_raw_file_is_named(name, mirror, tmp_path):
     ]
 
 
-def test_a_foreign_pickle_is_never_opened(mirror, tmp_path):
+@pytest.fixture
+def trap(tmp_path):
+    """A pickle that makes a folder `sprung` when it is opened."""
+
     class Trap:
         def __reduce__(self) -> tuple:
             return os.mkdir, (str(tmp_path / "sprung"),)
 
+    yield pickle.dumps(Trap())
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_foreign_pickle_is_never_opened(mirror, tmp_path, trap):
     raw = copy_raw("cora", mirror, tmp_path)
-    (raw / "ind.cora.graph").write_bytes(pickle.dumps(Trap()))
+    (raw / "ind.cora.graph").write_bytes(trap)
     with pytest.raises(ValueError, match=r"foreign raw file.*ind\.cora\.graph"):
         datasets.load("cora", data_dir=tmp_path)
-    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_pickle_that_is_swapped_after_the_check_is_not_read(mirror, tmp_path, trap, monkeypatch):
+    raw = copy_raw("cora", mirror, tmp_path)
+    check = loading.folders.check_raw_files
+
+    def check_and_swap(*arguments: object) -> None:
+        check(*arguments)
+        for path in raw.iterdir():
+            path.write_bytes(trap)  # in place: a link would lead here, and so would an open file
+
+    monkeypatch.setattr(loading.folders, "check_raw_files", check_and_swap)
+    assert datasets.load("cora", data_dir=tmp_path).num_edges == 10556
+
+
+def test_a_process_that_keeps_swapping_pickles_gets_nothing_executed(mirror, tmp_path, trap):
+    raw = copy_raw("cora", mirror, tmp_path)
+    shutil.copyfile(raw / "ind.cora.graph", tmp_path / "good")
+    (tmp_path / "bad").write_bytes(trap)
+    swap = "import itertools, os, sys\n"
+    swap += "for name in itertools.cycle(('bad', 'good')):\n"
+    swap += "    os.link(name, 'next'); os.replace('next', sys.argv[1])"
+    command = [sys.executable, "-c", swap, str(raw / "ind.cora.graph")]
+    answers = set()
+    with subprocess.Popen(command, cwd=tmp_path) as swapping:
+        try:
+            for _ in range(12):
+                shutil.rmtree(tmp_path / "processed", ignore_errors=True)
+                try:
+                    answers.add(datasets.load("cora", data_dir=tmp_path).num_edges)
+                except ValueError as error:
+                    answers.add(str(error).partition(":")[0])
+        finally:
+            swapping.kill()
+    assert answers <= {10556, "damaged or foreign raw file of 'cora'"}
+
+
+def test_raw_files_are_read_as_copies_that_nobody_else_can_change(mirror, tmp_path, monkeypatch):
+    read_raw, seen = loading.read_raw, []
+
+    def look(graph: object, folder: Path) -> object:
+        seen.extend(folder.rglob("ind.*"))
+        assert (folder.stat().st_mode & 0o777, folder.stat().st_uid) == (0o700, os.getuid())
+        assert not any(path.is_symlink() or path.stat().st_nlink > 1 for path in seen)
+        assert tmp_path not in folder.parents  # whose owner could rename it
+        return read_raw(graph, folder)
+
+    monkeypatch.setattr(loading, "read_raw", look)
+    datasets.load("cora", data_dir=tmp_path, mirror=mirror)
+    assert len(seen) == 8
+    assert not any(path.exists() for path in seen)
 
 
 def test_another_graph_under_the_right_name_is_refused(mirror, tmp_path):
@@ -264,21 +321,19 @@ def test_bad_content_is_refused_where_it_enters(changes, message, tmp_path):
     assert not (tmp_path / "processed").exists()
 
 
-def refuse_to_write(monkeypatch: pytest.MonkeyPatch, folder: Path, code: int) -> None:
-    """Staging folders inside `folder` cannot be made (file modes do not stop an administrator)."""
-    mkdtemp = tempfile.mkdtemp
+def refuse_to_write(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """No file can be written by us (file modes do not stop an administrator)."""
 
-    def fail(prefix: str, dir: Path | None = None) -> str:
-        if dir == folder:
-            raise OSError(code, os.strerror(code), str(folder))
-        return mkdtemp(prefix=prefix, dir=dir)
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(loading.tempfile, "mkdtemp", fail)
+    monkeypatch.setattr(io, "write_bytes", fail)
+    monkeypatch.setattr(io.tempfile, "TemporaryFile", fail)
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
 def test_an_unwritable_data_folder_only_costs_the_cache(code, mirror, tmp_path, monkeypatch):
-    refuse_to_write(monkeypatch, tmp_path, code)
+    refuse_to_write(monkeypatch, code)
     data = datasets.load("cora", data_dir=tmp_path, mirror=mirror)
     assert data.num_edges == 10556
     assert list(tmp_path.iterdir()) == []
@@ -300,8 +355,8 @@ def test_a_read_only_data_folder_only_costs_the_cache(mirror, tmp_path):
 
 
 def test_a_download_into_an_unwritable_data_folder_is_refused(tmp_path, monkeypatch, no_network):
-    refuse_to_write(monkeypatch, tmp_path, errno.EACCES)
-    with pytest.raises(PermissionError, match=r"cannot write to the data folder.*STA_DATA"):
+    refuse_to_write(monkeypatch, errno.EACCES)
+    with pytest.raises(ValueError, match=r"data folder \(STA_DATA\).*Permission denied"):
         datasets.load("cora", data_dir=tmp_path)
     assert no_network == []
 
@@ -310,17 +365,17 @@ def test_a_cache_that_cannot_be_renamed_into_place_costs_only_time(mirror, tmp_p
     def fail(*_: object) -> None:
         raise PermissionError(errno.EACCES, "read-only")
 
-    monkeypatch.setattr(loading.os, "replace", fail)
+    monkeypatch.setattr(io.os, "replace", fail)
     assert datasets.load("cora", data_dir=tmp_path, mirror=mirror).num_nodes == 2708
 
 
-@pytest.mark.parametrize("step", ["staging", "downloading", "reading", "saving"])
+@pytest.mark.parametrize("step", ["copying", "downloading", "reading", "saving"])
 def test_a_full_disk_is_named(step, mirror, tmp_path, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    if step == "staging":
-        refuse_to_write(monkeypatch, tmp_path, errno.ENOSPC)
+    if step == "copying":
+        monkeypatch.setattr("shutil.copyfileobj", full)
     elif step == "downloading":
         monkeypatch.setattr("subtree_attention.datasets.folders.fetch", full)
         mirror = None
@@ -328,28 +383,23 @@ def test_a_full_disk_is_named(step, mirror, tmp_path, monkeypatch):
         monkeypatch.setattr("torch.save", full)
     else:
         monkeypatch.setattr(Dataset, "save", full)
-    with pytest.raises(OSError, match=r"no space left for graphs.*STA_DATA") as error:
+    variable = "STA_DATA" if step == "saving" else "TMPDIR"
+    with pytest.raises(OSError, match=rf"no space left for graphs.*{variable}") as error:
         datasets.load("cora", data_dir=tmp_path, mirror=mirror)
     assert error.value.errno == errno.ENOSPC
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_an_interrupted_load_leaves_no_staging_folder(mirror, tmp_path, monkeypatch):
+def test_an_interrupted_load_leaves_nothing_behind(mirror, tmp_path, monkeypatch):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loading, "_preprocessed", interrupt)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        datasets.load("cora", data_dir=tmp_path, mirror=mirror)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_raw_files_are_copied_where_links_are_not_allowed(mirror, tmp_path, monkeypatch):
-    def fail(*_: object) -> None:
-        raise OSError("a privilege is missing")
-
-    monkeypatch.setattr(loading.os, "symlink", fail)
-    assert datasets.load("cora", data_dir=tmp_path, mirror=mirror).num_nodes == 2708
+        datasets.load("cora", data_dir=tmp_path / "data", mirror=mirror)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "temporary"]
 
 
 def write_v1(path: Path, data: Dataset) -> None:

@@ -85,6 +85,17 @@ def test_train_evaluate_predict(run_sta: Callable[..., Outcome], here: Path) -> 
     assert parquet["known"].to_list() == people()["label"]
 
 
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(
+    trained: Path, run_sta: Callable[..., Outcome], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("runs.predict", "show.report.gather"):
+        monkeypatch.setattr(f"subtree_attention.{name}", None)
+    for command, file in (("predict", "p.csv"), ("report", "r.html")):
+        code, _, err = run_sta(command, str(trained), "--out", f"/dev/null/{file}")
+        assert (code, "cannot write to /dev/null (" in err) == (2, True)
+        assert len(err.splitlines()) == 1
+
+
 def test_new_tables_are_predicted_and_checked(
     trained: Path, run_sta: Callable[..., Outcome], here: Path
 ) -> None:

@@ -1,12 +1,15 @@
-"""Where files lie: the data folder, the offline mirror, and the download into a private folder.
+"""Where files lie: the data folder, the offline mirror, and a private copy that is checked.
 
 Raw files are looked for in the data folder, then in the mirror (which is never written to), and are
-downloaded only after that.
+downloaded only after that. Some are pickles, which can run code. So all are copied, or downloaded,
+into a folder that nobody else can write to, checked there, and read there: whoever changes the
+originals meanwhile changes nothing.
 """
 
 import errno
 import hashlib
 import http.client
+import lzma
 import os
 import shutil
 import socket
@@ -16,11 +19,14 @@ import zlib
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from ..io import FileError, check_writable, open_regular
 from .registry import GraphInfo, info, sha256
 
 APP = "subtree-attention"
 # A machine without a network should say so at once, not after the system's own minutes.
 DOWNLOAD_TIMEOUT_S = 10.0
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, RuntimeError)
+"""What zipfile raises for an archive that is damaged, encrypted or compressed in unknown ways."""
 
 Folder = str | os.PathLike[str]
 
@@ -53,6 +59,14 @@ def data_folder(data_dir: Folder | None = None) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"the data folder {folder} is a file; name a folder (STA_DATA)")
     return folder
+
+
+def check_data_folder(folder: Path) -> None:
+    """Refuse a data folder that could not keep what is about to be downloaded."""
+    try:
+        check_writable(folder)
+    except FileError as error:
+        raise FileError(f"the data folder (STA_DATA) cannot keep a download: {error}") from None
 
 
 def mirror_folder(mirror: Folder | None = None) -> Path | None:
@@ -101,12 +115,19 @@ def find_raw(graph: GraphInfo, folder: Path, mirror: Path | None) -> Path | None
     return next((place / graph.raw_dir for place in places), None)
 
 
+def copy_raw(graph: GraphInfo, found: Path, raw: Path) -> None:
+    """Copy the raw files of a graph into a private folder."""
+    for name in graph.raw_files:
+        with open_regular(found / name) as file, (raw / name).open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+
+
 def check_raw_files(graph: GraphInfo, raw: Path, files: list[str]) -> None:
-    """Refuse damaged raw files in a folder before a parser sees them; `files` names each."""
+    """Refuse damaged files in a private folder before a parser sees them; `files` names each."""
     pairs = zip(graph.raw_files, files, strict=True)
     damaged = [file for name, file in pairs if not _intact(raw / name, f"{graph.raw_dir}/{name}")]
     if damaged:
-        raise ValueError(f"damaged or foreign raw file of {graph.name!r}: {', '.join(damaged)}")
+        raise FileError(f"damaged or foreign raw file of {graph.name!r}: {', '.join(damaged)}")
 
 
 def _intact(path: Path, key: str) -> bool:
@@ -116,7 +137,7 @@ def _intact(path: Path, key: str) -> bool:
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is None
-    except (zipfile.BadZipFile, zlib.error, EOFError):
+    except DAMAGED:
         return False
 
 
@@ -132,7 +153,7 @@ def download(graph: GraphInfo, into: Path, data: Path) -> None:
         for url, name in zip(graph.urls, graph.raw_files, strict=True):
             fetch(url, into / name)
     except (OSError, http.client.HTTPException) as error:
-        refuse_full_disk(error, data)
+        refuse_full_disk(error, into, "TMPDIR")
         raise MissingData(
             f"the raw files of {graph.name!r} are missing, and {url} could not be fetched "
             f"({getattr(error, 'reason', None) or error}).\n"
@@ -150,12 +171,12 @@ def fetch(url: str, path: Path) -> None:
     download_url(url, str(path.parent), filename=path.name)
 
 
-def refuse_full_disk(error: Exception, folder: Path) -> None:
-    """Turn the many faces of a full disk into one plain error."""
+def refuse_full_disk(error: Exception, folder: Path, variable: str = "STA_DATA") -> None:
+    """Turn the many faces of a full disk into one plain error; the variable names the folder."""
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
     full = full or "No space left" in str(error)
     if full or (folder.is_dir() and shutil.disk_usage(folder).free == 0):
-        words = "no space left for graphs; free some, or name another folder with STA_DATA"
+        words = f"no space left for graphs; free some, or name another folder with {variable}"
         raise OSError(errno.ENOSPC, words, str(folder)) from None
 
 

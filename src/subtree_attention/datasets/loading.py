@@ -1,15 +1,11 @@
 """`load`: from a name to a graph that is ready for training.
 
-The first use reads the raw files in a private folder and leaves one cache file; it becomes visible
+The first use reads a private copy of the raw files and leaves one cache file; it becomes visible
 by a rename, so several processes may do this at once.
 """
 
-import os
-import shutil
 import tempfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +13,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from .. import io
+from ..io import FileError
 from . import folders
 from .dataset import Dataset, read
 from .features import compact, crc32, from_named_parts, normalise_rows
@@ -97,27 +95,30 @@ def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Dataset:
     found = folders.find_raw(graph, folder, mirror)
     files = [str(found / name) for name in graph.raw_files] if found else list(graph.urls)
     source = ", ".join(files)
-    with _staging(folder, must_be_kept=found is None) as (staging, keep):
-        raw = staging / graph.raw_dir
+    if found is None:
+        folders.check_data_folder(folder)
+    # Not in the data folder: who may write to that, could put another folder in place of this one.
+    with tempfile.TemporaryDirectory(prefix=f"{folders.APP}-") as name:
+        private = Path(name)
+        raw = private / graph.raw_dir
         raw.mkdir(parents=True)
-        if found is None:
-            folders.download(graph, raw, folder)
-        else:
-            _link(graph, found, raw)
-        folders.check_raw_files(graph, raw, files)
         try:
-            parts = read_raw(graph, staging)
-        except MemoryError:
+            if found is None:
+                folders.download(graph, raw, folder)
+            else:
+                folders.copy_raw(graph, found, raw)
+            folders.check_raw_files(graph, raw, files)
+            parts = read_raw(graph, private)
+        except (MemoryError, folders.MissingData, FileError):
             raise
         except Exception as error:
             # The readers are other people's parsers: a damaged file can raise anything in them.
-            folders.refuse_full_disk(error, staging.parent)
+            folders.refuse_full_disk(error, private.parent, "TMPDIR")
             why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             words = f"cannot read {graph.name!r}, damaged file? {source} ({why})"
             raise ValueError(words) from None
         data = _preprocessed(graph, parts, source)
-        if keep:
-            _keep(graph, data, staging, folder, downloaded=found is None)
+        _keep(graph, data, folder, downloaded=None if found else raw)
     return data
 
 
@@ -158,47 +159,13 @@ def _differences(graph: GraphInfo, data: Dataset) -> list[str]:
     ]
 
 
-@contextmanager
-def _staging(folder: Path, must_be_kept: bool) -> Iterator[tuple[Path, bool]]:
-    """A private folder and whether results can be moved from it into the data folder.
-
-    It lies inside the data folder, so that moving is a rename. A data folder that cannot be written
-    to does not stop a graph whose raw files are at hand: it is read in a temporary folder instead.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        staging, keep = tempfile.mkdtemp(prefix=".staging-", dir=folder), True
-    except OSError as error:
-        folders.refuse_full_disk(error, folder)
-        if must_be_kept:
-            raise PermissionError(
-                f"cannot write to the data folder {folder} ({error.strerror}); "
-                "name another one with STA_DATA"
-            ) from None
-        staging, keep = tempfile.mkdtemp(prefix="subtree-attention-"), False
-    try:
-        yield Path(staging), keep
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-
-
-def _link(graph: GraphInfo, found: Path, raw: Path) -> None:
-    """Let the raw files appear in the staging folder without a second copy where possible."""
-    for name in graph.raw_files:
-        try:
-            os.symlink((found / name).resolve(), raw / name)
-        except OSError:  # Windows without the right to make links
-            shutil.copyfile(found / name, raw / name)
-
-
-def _keep(graph: GraphInfo, data: Dataset, staging: Path, folder: Path, downloaded: bool) -> None:
-    """Move the downloaded raw files and the cache file into place, each by one rename."""
+def _keep(graph: GraphInfo, data: Dataset, folder: Path, downloaded: Path | None) -> None:
+    """Write the raw files that were downloaded and the cache file into the data folder."""
     try:
         if downloaded:
-            (folder / graph.raw_dir).mkdir(parents=True, exist_ok=True)
             for name in graph.raw_files:
-                os.replace(staging / graph.raw_dir / name, folder / graph.raw_dir / name)
+                io.write_bytes(folder / graph.raw_dir / name, (downloaded / name).read_bytes())
         data.save(folders.cache_files(graph, folder)[0])
-    except (OSError, SafetensorError) as error:
+    except (OSError, FileError, SafetensorError) as error:
         folders.refuse_full_disk(error, folder)
         # The graph is in memory; that it could not be cached only costs time at the next load.

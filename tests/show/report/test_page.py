@@ -236,6 +236,7 @@ def test_the_command(run_sta: Callable[..., Outcome], own: Path, tmp_path: Path)
         (["nowhere"], "nowhere is not a folder"),
         (["RUN", "--out", "report.pdf"], "a report is written as .html"),
         (["RUN", "--out", "."], "a report is written as .html"),
+        (["RUN", "--out", "/dev/null/report.html"], "cannot write to /dev/null"),
     ],
 )
 def test_mistakes_of_the_command_are_plain(
