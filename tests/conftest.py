@@ -11,6 +11,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: one thread each
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
 
+try:
+    from hypothesis import settings
+except ImportError:  # tests that need it say so
+    pass
+else:
+    # A few examples, always the same; STA_EXAMPLES=1000 tries so many others of each kind.
+    EXAMPLES = os.environ.get("STA_EXAMPLES")
+    settings.register_profile(
+        "here", max_examples=int(EXAMPLES or 25), derandomize=not EXAMPLES, deadline=None
+    )
+    settings.load_profile("here")
+
 
 @pytest.fixture(scope="session")
 def mirror() -> Path:

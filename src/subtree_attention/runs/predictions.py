@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO, StringIO
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import io
+from ..datasets.tables.cells import escaped
 from ..datasets.tables.lazy import pl
 from ..datasets.tables.schema import TableNotes
 from ..tasks.calibration import Calibration
@@ -98,7 +99,10 @@ def check_target(path: Path, force: bool) -> None:
 
 
 def write(predictions: Predictions, path: Path, force: bool = False) -> None:
-    """Write id, prediction, the known class and a probability for each class, all or nothing."""
+    """Write id, prediction, the known class and a probability for each class, all or nothing.
+
+    In CSV a text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """
     check_target(path, force)
     nodes = (predictions.ids, predictions.predicted, predictions.known)
     classes = list(_column_names(predictions.classes))
@@ -110,12 +114,24 @@ def write(predictions: Predictions, path: Path, force: bool = False) -> None:
         frame.write_parquet(content)
         io.write_bytes(path, content.getvalue())
         return
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*NODE_COLUMNS, *classes])
+    lines = _Lines()
+    writer = csv.writer(lines)
+    writer.writerow(map(escaped, [*NODE_COLUMNS, *classes]))
     for *node, probabilities in zip(*nodes, predictions.probabilities, strict=True):
-        writer.writerow([*node, *(f"{value:.6g}" for value in probabilities)])
-    io.write_bytes(path, text.getvalue().encode())
+        texts = [name and escaped(name) for name in node]
+        writer.writerow([*texts, *(f"{value:.6g}" for value in probabilities)])
+    io.write_bytes(path, "".join(lines).encode())
+
+
+class _Lines(list[str]):
+    """What csv writes, with "\\n" at the ends of lines.
+
+    It thinks that they end with "\\r\\n", so it quotes a text with either: some readers, and
+    spreadsheets, begin a line at each.
+    """
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
 
 
 def _column_names(classes: tuple[str, ...]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .cells import unescaped
 from .lazy import pl
 
 DELIMITERS = ",;\t"
@@ -158,7 +159,7 @@ def _read_file(path: Path) -> Table:
         _explain(path, len(header))
         raise TableError(f"{path} cannot be read: {_one_line(error)}") from None
     frame.columns = header
-    frame = frame.with_columns(text_of(column) for column in frame)
+    frame = frame.with_columns(unescaped(text_of(column)) for column in frame)
     if frame[header[-1]].null_count():  # a line that is too short looks like this
         _explain(path, len(header))
     blank = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
@@ -175,7 +176,7 @@ def _header(path: Path) -> list[str]:
     except (UnicodeDecodeError, csv.Error):
         _explain(path, 0)
         raise
-    names = [name.strip() for name in names]
+    names = unescaped(pl.Series([name.strip() for name in names], dtype=pl.String)).to_list()
     if not any(names):
         raise TableError(f"{path} is empty: the first line holds the names of the columns")
     for number, name in enumerate(names, start=1):
