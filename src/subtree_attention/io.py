@@ -1,19 +1,22 @@
 """Files: written whole or not at all, read with words for what is wrong, locked between processes.
 
 Files are written under a temporary name, synced and renamed: a half-written one never stands
-where a good one stood. There is no pickle anywhere. A lock is on an open file, so the system drops
-it however a process ends.
+where a good one stood, and what a killed process leaves is written over by the next. Only regular
+files are read, never what a link, a pipe or a device leads to. There is no pickle anywhere. A lock
+is on an open file, so the system drops it however a process ends.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import uuid4
@@ -28,40 +31,82 @@ except ImportError:  # no such lock on this platform: every lock is free
 else:
     LOCKS = True
 
+MOST_BYTES = 64 * 2**20
+"""Of a file of JSON or text: what is larger is none of ours, and could fill the memory."""
+CHECKED_FORMAT = 3
+"""From this format on, tensors have a checksum beside them."""
+TEMPORARY = ".tmp"
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
 
 class FileError(ValueError):
     """A file or folder that cannot be used as asked: the message says why and what to do."""
 
 
+class CannotWrite(FileError, OSError):
+    """A file that the system does not let be written: the message names its folder."""
+
+
 # ------------------------------------------------------------------------------------- writing
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that either the old or the new content is there, whatever happens."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # others may write it too
+def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
+    """Write a file, part after part, so that either the old or the new content is there, whatever
+    happens."""
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary, file = _temporary(path)
+        try:
+            _put(file, *parts)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(file)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Add a line to a file, under its lock; what a killed writer left of one stays a line alone."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = lock(path)
+        try:
+            end = os.lseek(file, 0, os.SEEK_END)
+            torn = end > 0 and os.pread(file, 1, end - 1) != b"\n"
+            _put(file, b"\n" * torn + line + b"\n")
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise _refusal(path, error) from None
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, readable by people too."""
-    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+    write_bytes(path, json_bytes(content))
+
+
+def json_bytes(content: Any) -> bytes:
+    """What `write_json` writes."""
+    return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write tensors with a JSON header beside them, in safetensors' format."""
+    """Write tensors with a JSON header and checksums beside them, in safetensors' format."""
     from safetensors.torch import save  # here: it imports torch
 
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_bytes(path, save(tensors, metadata={"json": json.dumps(header)}))
+    whole = memoryview(save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}))
+    start = 8 + int.from_bytes(whole[:8], "little")
+    places, words = json.loads(bytes(whole[8:start])), json.dumps(header)
+    crc = [_crc(words), zlib.crc32(whole[start:], _crc(words, places))]
+    about = {"json": words, "crc32": " ".join(f"{number:08x}" for number in crc)}
+    # Not by the library, which writes what stands beside tensors in another order every time.
+    head = json.dumps({"__metadata__": about, **places}).encode()
+    head += b" " * (-len(head) % 8)
+    write_bytes(path, len(head).to_bytes(8, "little"), head, whole[start:])
 
 
 def check_target(path: Path, suffixes: tuple[str, ...], what: str, force: bool) -> None:
@@ -86,57 +131,175 @@ def check_writable(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
-        what = f"{there} is a file" if there.is_file() else error.strerror or error
-        raise FileError(f"cannot write to {folder} ({what}): choose another folder") from None
+        raise _refusal(folder / "file", error) from None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half-written, here and in the folders below."""
+    for path in folder.rglob(f".*{TEMPORARY}"):
+        with suppress(OSError):
+            file = os.open(path, os.O_RDWR | _NOFOLLOW)
+            if try_lock(file):  # else somebody is writing it now
+                path.unlink()
+            os.close(file)
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether this is the name of a half-written file."""
+    return path.name.startswith(".") and path.name.endswith(TEMPORARY)
+
+
+def _temporary(path: Path) -> tuple[Path, int]:
+    """The file `.NAME.tmp`, empty, open and locked: another writer is waited for, a dead one's
+    is taken over, and what is no file of ours is not written through."""
+    unique = "" if LOCKS else f".{uuid4().hex}"
+    temporary = path.with_name(f".{path.name}{unique}{TEMPORARY}")
+    while True:
+        with suppress(OSError):
+            if not stat.S_ISREG(os.lstat(temporary).st_mode):
+                temporary.unlink()
+        file = lock(temporary)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), os.lstat(temporary)):
+                os.ftruncate(file, 0)
+                return temporary, file
+        os.close(file)  # it was renamed or removed while we waited
+
+
+def _put(file: int, *parts: bytes | memoryview) -> None:
+    """Write all of it, and wait until it is on the disk."""
+    for left in map(memoryview, parts):
+        while left:
+            left = left[os.write(file, left) :]
+    os.fsync(file)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name last beyond a loss of power, where folders can be synced."""
+    with suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+def _refusal(path: Path, error: OSError) -> CannotWrite:
+    """What the system says about a file that is to be written, in words."""
+    folder, why = path.parent.absolute(), error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        words = f"{folder}: {why}: free some space and give the same command again"
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        words = f"{folder} cannot be written to ({why}): choose another folder"
+    elif error.errno in (errno.ENOTDIR, errno.EEXIST):
+        file = next((p for p in (folder, *folder.parents) if p.exists() and not p.is_dir()), folder)
+        words = f"{folder} cannot be a folder, because {file} is a file: choose another one"
+    else:
+        words = f"{path} cannot be written ({why})"
+    refusal = CannotWrite(words)
+    refusal.errno = error.errno
+    return refusal
 
 
 # ------------------------------------------------------------------------------------- reading
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read; what is no file with an end, as a device or a FIFO, is refused."""
-    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+def open_regular(path: Path, links: bool = False) -> BinaryIO:
+    """Open a file to read if it is one: nothing that could wait or never end, as a pipe or a
+    device, and no link unless `links` says so."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        file = os.open(path, flags if links else flags | _NOFOLLOW)
+    except FileNotFoundError:
+        raise FileError(f"{path} is missing") from None
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise FileError(f"{path} is not read: {why}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise FileError(f"{path} is not a regular file")
+        raise FileError(f"{path} is not read: it is not a regular file")
     return os.fdopen(file, "rb")
+
+
+def read_bytes(path: Path) -> bytes:
+    """A regular file of at most `MOST_BYTES`."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise FileError(f"{path} has {size:,} bytes: more than {MOST_BYTES:,} are not read")
+        return file.read(MOST_BYTES)
 
 
 def read_json(path: Path) -> Any:
     """Read JSON; a file that is missing or broken is named."""
+    return parse_json(read_bytes(path), path)
+
+
+def parse_json(content: bytes | str, path: Path) -> Any:
+    """The JSON that was read from a file."""
     try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        raise FileError(f"{path} is missing: {path.parent} is not the folder of a run") from None
+        return json.loads(content)
     except ValueError as error:
         raise FileError(f"{path} is not valid JSON: {error}") from None
+    except RecursionError:
+        raise FileError(f"{path} is not valid JSON of ours: it is nested too deeply") from None
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The inverse of `write_tensors`."""
-    with _opened(path) as (file, header):
-        return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+def read_tensors(path: Path, remedy: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The inverse of `write_tensors`; an error ends with the remedy, what to do about it."""
+    from safetensors import safe_open
+
+    with _said_in_words(path, remedy):
+        header = _header(path, whole=True)
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
 
 
-def read_header(path: Path) -> dict[str, Any]:
-    """The JSON header beside the tensors of a file, which are not read."""
-    with _opened(path) as (_, header):
-        return header
+def read_header(path: Path, remedy: str = "", whole: bool = False) -> dict[str, Any]:
+    """The JSON header beside the tensors of a file; `whole` also looks at their checksum."""
+    with _said_in_words(path, remedy):
+        return _header(path, whole)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """A file of safetensors and its header; whatever is wrong with them is said in words."""
-    from safetensors import safe_open
-
+def _said_in_words(path: Path, remedy: str) -> Iterator[None]:
     try:
-        with safe_open(path, framework="pt") as file:
-            yield file, json.loads((file.metadata() or {})["json"])
-    except FileNotFoundError:
-        raise FileError(f"{path} is missing") from None
+        yield
     except Exception as error:  # safetensors and json each have their own errors
-        hint = ": delete it to start that run again" if path.name.startswith("checkpoint") else ""
-        raise FileError(f"{path} cannot be read ({error}){hint}") from None
+        words = str(error) if isinstance(error, FileError) else f"{path} cannot be read ({error})"
+        raise FileError(f"{words}: {remedy}" if remedy else words) from None
+
+
+def _header(path: Path, whole: bool) -> dict[str, Any]:
+    """The header of a file of safetensors if its checksums are right: its own, and that of the
+    tensors if it is asked for."""
+    with open_regular(path) as file:
+        size = int.from_bytes(file.read(8), "little")
+        places = json.loads(file.read(size)) if size <= MOST_BYTES else None
+        about = places.pop("__metadata__", {}) if isinstance(places, dict) else {}
+        if "json" not in about:
+            raise ValueError("it has no header of ours")
+        words, given = about["json"], about.get("crc32")
+        header = json.loads(words)
+        if not isinstance(header, dict):
+            raise ValueError("its header is no table")
+        if given is None:
+            written = header.get("format", 1)
+            right = isinstance(written, int) and written < CHECKED_FORMAT
+        elif right := given[:8] == f"{_crc(words):08x}":
+            crc = _crc(words, places)
+            while whole and (part := file.read(2**20)):
+                crc = zlib.crc32(part, crc)
+            right = not whole or given[9:] == f"{crc:08x}"
+        if not right:
+            raise ValueError("its checksum is another one: the file is damaged or was changed")
+    return header
+
+
+def _crc(words: str, places: dict[str, Any] | None = None) -> int:
+    """The CRC-32 of a header, and of where the tensors beside it are."""
+    crc = zlib.crc32(words.encode())
+    return crc if places is None else zlib.crc32(json.dumps(places, sort_keys=True).encode(), crc)
 
 
 # --------------------------------------------------------------------------------------- locks
@@ -164,7 +327,7 @@ def lock(path: Path) -> int:
 
 def lock_if_free(path: Path) -> int | None:
     """As `lock`, but None if another holds it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW, 0o666)
     if try_lock(file):
         return file
     os.close(file)
@@ -177,6 +340,8 @@ def try_lock(file: int) -> bool:
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError:  # a file system without such locks
+        return True
     return True

@@ -5,6 +5,10 @@ Files of runs carry a number, their format. Before there were numbers, all was f
     configuration   format 1 is one flat table of settings; 2 has data, model, task and fit
     record          of one run of the experiments: the configuration in it, likewise
     summary         of one run: 2 also has the temperature of its probabilities
+
+Format 3 has the same content. Since then tensors have a checksum beside them, and the other files
+of a run stand in a list of checksums, see `runs.folder`; a checkpoint of before is not gone on with,
+because numbers were rounded in another order.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-FORMAT = 2
+FORMAT = 3
 
 _PARTS = {
     "data": ("graph", "split", "encoding"),
@@ -38,7 +42,7 @@ def upgrade(kind: str, content: Any) -> Any:
         )
     if found == FORMAT:
         return content
-    return {**_FROM_1[kind](content), "format": FORMAT}
+    return {**(_FROM_1[kind](content) if found == 1 else content), "format": FORMAT}
 
 
 def _configuration(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 import subtree_attention as sta
 from subtree_attention import datasets
 from subtree_attention.datasets import Dataset, as_dataset, read
+from subtree_attention.datasets.dataset import _checksum
 from subtree_attention.datasets.features import compact, from_scipy
 from subtree_attention.datasets.splits import labelled_split, own_codes, random_split
 from subtree_attention.io import FileError, read_tensors, write_tensors
@@ -212,7 +213,7 @@ def test_a_file_gives_all_back(layout: Callable, changes: dict, tmp_path: Path) 
     assert same(read(tmp_path), data)  # the folder will do
     assert [path.name for path in tmp_path.iterdir()] == ["graph.safetensors"]
     with safe_open(tmp_path / "graph.safetensors", "pt") as file:
-        assert json.loads(file.metadata()["json"])["format"] == 2
+        assert json.loads(file.metadata()["json"])["format"] == 3
         assert file.get_tensor("edge_index").dtype == torch.int32
 
 
@@ -235,17 +236,26 @@ def test_a_million_ids_take_a_moment(tmp_path: Path) -> None:
     assert time.perf_counter() - start < 10  # about one second on an idle core
 
 
-def spoiled(change: Callable[[dict, dict], object], honest: bool = True) -> Callable[[Path], None]:
-    """Change the content of a file, and (`honest`) its checksum with it."""
+def spoiled(change: Callable[[dict, dict], object]) -> Callable[[Path], None]:
+    """Change the content of a file, and its checksum with it."""
 
     def spoil(path: Path) -> None:
-        from subtree_attention.datasets.dataset import _checksum
-
         tensors, header = read_tensors(path)
         change(tensors, header)
-        given = header.pop("checksum")
-        checksum = _checksum(tensors, header) if honest else given
-        write_tensors(path, tensors, header | {"checksum": checksum})
+        write_tensors(path, tensors, header)
+
+    return spoil
+
+
+def of_format_2(change: Callable[[dict, dict], object]) -> Callable[[Path], None]:
+    """As that format had it, whose header had the checksum; changed without it."""
+
+    def spoil(path: Path) -> None:
+        tensors, header = read_tensors(path)
+        header["format"] = 2
+        header["checksum"] = _checksum(tensors, header)
+        change(tensors, header)
+        write_tensors(path, tensors, header)
 
     return spoil
 
@@ -261,11 +271,11 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
     "gone": (lambda path: path.unlink(), "is missing"),
     "cut": (lambda path: path.write_bytes(b"abc"), "cannot be read"),
     "a pickle": (lambda path: path.write_bytes(b"\x80\x04K\x01."), "cannot be read"),
-    "a byte": (spoiled(lambda t, h: t["x"].add_(1), honest=False), "changed or is damaged"),
-    "a word": (spoiled(lambda t, h: h.update(name="other"), honest=False), "changed or is"),
+    "a byte": (of_format_2(lambda t, h: t["x"].add_(1)), "changed or is damaged"),
+    "a word": (of_format_2(lambda t, h: h.update(name="other")), "changed or is"),
     "newer": (
-        spoiled(lambda t, h: h.update(format=3)),
-        "its format is 3, but",
+        spoiled(lambda t, h: h.update(format=4)),
+        "its format is 4, but",
     ),
     "no classes": (spoiled(lambda t, h: h.pop("classes")), "'classes' is missing"),
     "no labels": (spoiled(lambda t, h: t.pop("y")), "'y' is missing"),

@@ -38,6 +38,8 @@ def downgrade(folder: Path) -> None:
         io.write_tensors(path, tensors, header)
     if (folder / GRAPH).exists():
         _downgrade_graph(folder)
+    for path in [*folder.rglob("SHA256SUMS")]:
+        path.unlink()
 
 
 def _downgrade_graph(folder: Path) -> None:

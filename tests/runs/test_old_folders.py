@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import subtree_attention as sta
+from subtree_attention.io import FileError
 from subtree_attention.runs import evaluate
 from subtree_attention.train.fit import Interrupted
 from subtree_attention.train.run import Run
@@ -45,7 +46,7 @@ def test_it_says_the_same(which: str, request: pytest.FixtureRequest, tmp_path: 
     assert [s.test for s in evaluate(tmp_path / "old")] == [s.test for s in evaluate(today)]
 
 
-def test_a_run_that_was_stopped_goes_on(own: Path, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_is_begun_again_in_words(own: Path, tmp_path: Path) -> None:
     class Stop(Watch):
         def epoch(self, run: Run) -> None:
             if (run.name, run.epoch) == ("run 1", 3):
@@ -56,6 +57,9 @@ def test_a_run_that_was_stopped_goes_on(own: Path, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         sta.fit(config, out, device="cpu", data=data, watch=Stop())
     downgrade(out)
+    with pytest.raises(FileError, match="older version.*delete it to begin that run again"):
+        sta.fit(config, out, device="cpu", resume=True)
+    (out / "run-1/checkpoint.safetensors").unlink()
     sta.fit(config, out, device="cpu", resume=True)
     for name in ("run-0/metrics.jsonl", "run-1/metrics.jsonl"):
         assert (out / name).read_bytes() == (own / name).read_bytes()

@@ -37,8 +37,8 @@ def metrics(folder: Path) -> list[dict[str, float]]:
 
 def test_the_folder_holds_everything(result: Result) -> None:
     names = {str(p.relative_to(result.folder)) for p in result.folder.rglob("*") if p.is_file()}
-    per_run = {"metrics.jsonl", "summary.json", "model.safetensors"}
-    expected = {"config.json", "environment.json", "summary.json"}
+    per_run = {"metrics.jsonl", "summary.json", "model.safetensors", "SHA256SUMS"}
+    expected = {"config.json", "environment.json", "summary.json", "SHA256SUMS"}
     assert names == expected | {f"run-{i}/{name}" for i in range(2) for name in per_run}
 
 

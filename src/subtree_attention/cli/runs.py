@@ -1,4 +1,4 @@
-"""Commands about a run that is there: evaluate, predict, explain, report, explore."""
+"""Commands about a run that is there: evaluate, check, predict, explain, report, explore."""
 
 from __future__ import annotations
 
@@ -52,6 +52,37 @@ def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
     show_scores(scores, sta.out_console)
     show_quality(scores, sta.out_console)
     show_confusion(scores, run, sta.out_console)
+
+
+@command()
+def check(
+    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote, finished or not.")],
+    *,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="What is there now is right: write the lists anew.")
+    ] = False,
+) -> None:
+    """Compare every file of a run folder with its checksum.
+
+    Weights, checkpoints and graphs have theirs inside; the other files stand in the lists
+    SHA256SUMS, which 'sha256sum -c' reads too. A file that you have changed on purpose, such as
+    config.json, is accepted with --accept.
+    """
+    from ..runs import folder as files
+
+    if not files.holds_run(run):
+        raise ValueError(f"there is no run in {run}: 'sta train' writes such folders")
+    if accept:
+        files.accept(run)
+    found = list(files.check(run))
+    wrong = [words for _, words in found if words]
+    for words in wrong:
+        say(words)
+    say(f"{len(found)} files checked, {len(wrong)} wrong")
+    if not found:
+        say("this folder is of an older version, which wrote no checksums")
+    if wrong:
+        raise typer.Exit(1)
 
 
 @command(tables=TABLES)

@@ -100,7 +100,7 @@ def train(
     if tables:
         _refuse_beside(tables, graph, "resume" in how)
         if out:
-            files.check_new(out)  # before tables are read, and settings searched
+            files.check_open(out)  # before tables are read, and settings searched
         budget = tables.pop("tune", None)
         dataset, config = _own_graph(settings, budget, **tables)
         if budget:

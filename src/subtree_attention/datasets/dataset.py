@@ -33,8 +33,8 @@ from .tables.schema import TableNotes, TableSchema
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-FORMAT = 2
-"""Of the file; 1 was a folder, see `_upgraded`. Whoever changes the format extends that."""
+FORMAT = 3
+"""Of the file; 1 was a folder, see `_upgraded`, and 2 had the checksum in its own header."""
 FILE = "graph.safetensors"
 """What it is called in a folder."""
 
@@ -240,7 +240,7 @@ class Dataset:
     def save(self, path: str | Path) -> None:
         """Write the file that `read` reads, all or nothing."""
         tensors, header = _parts(self)
-        write_tensors(Path(path), tensors, header | {"checksum": _checksum(tensors, header)})
+        write_tensors(Path(path), tensors, header)
 
     def renamed(self, name: str) -> Dataset:
         """The same graph under another name."""
@@ -279,9 +279,9 @@ def read(path: str | Path) -> Dataset:
     try:
         if "format" not in header:
             return _dataset(*_upgraded(path.parent, tensors, header))
-        if header["format"] != FORMAT:
+        if header["format"] not in (2, FORMAT):
             raise ValueError(f"its format is {header['format']!r}, but this version reads {FORMAT}")
-        if header.pop("checksum") != _checksum(tensors, header):
+        if header["format"] == 2 and header.pop("checksum") != _checksum(tensors, header):
             raise ValueError("its checksum is another one: the file was changed or is damaged")
         return _dataset(tensors, header)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -422,7 +422,7 @@ def _numbers(data: Dataset) -> dict[str, Tensor]:
 
 
 def _checksum(tensors: dict[str, Tensor], header: dict[str, Any]) -> str:
-    """Safetensors notices a short file but not a changed byte."""
+    """That of format 2."""
     crc = zlib.crc32(json.dumps(header, sort_keys=True).encode())
     for name in sorted(tensors):
         crc = crc32(tensors[name], zlib.crc32(name.encode(), crc))

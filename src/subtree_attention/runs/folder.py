@@ -4,21 +4,25 @@
     OUT/environment.json    versions, machine, commit
     OUT/graph.safetensors   only of a run on one's own data: the graph, see `Dataset.save`
     OUT/summary.json        mean and std over runs; there when all runs are done
+    OUT/SHA256SUMS          of the other files, but for tensors, which have checksums of their own
     OUT/run-0/metrics.jsonl        a line per epoch
-    OUT/run-0/summary.json         the run's result; there when the run is done
+    OUT/run-0/summary.json         the run's result
     OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
+    OUT/run-0/SHA256SUMS           written last: the run is done
     OUT/run-0/checkpoint.safetensors   only while the run is not done: all it needs to go on
 
-Every file but metrics.jsonl and environment.json has a format number, see `upgrade`.
+Every file but metrics.jsonl and environment.json has a format number, see `upgrade`. What is not in
+the list of its folder was cut off before it counted; what is in it must be what it was.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -32,7 +36,7 @@ from ..upgrade import FORMAT, upgrade
 
 CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
-METRICS = "metrics.jsonl"
+METRICS, LIST = "metrics.jsonl", "SHA256SUMS"
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class RunResult:
 
 def read_config(folder: Path) -> Config:
     """The configuration that a folder was started with."""
-    return config_from(io.read_json(folder / CONFIG), folder / CONFIG)
+    return config_from(_read_json(folder / CONFIG), folder / CONFIG)
 
 
 def config_from(content: Any, path: Path) -> Config:
@@ -76,15 +80,16 @@ def config_from(content: Any, path: Path) -> Config:
         raise FileError(f"{path} holds no configuration of ours: {error}") from None
 
 
-def write_result(run: Path, result: RunResult) -> None:
-    """The summary of a run, which says that it is done."""
-    io.write_json(run / SUMMARY, {"format": FORMAT, **asdict(result)})
+def write_result(run: Path, result: RunResult, history: Sequence[Epoch]) -> None:
+    """The summary and the epochs of a run, which say that it is done."""
+    summary = io.json_bytes({"format": FORMAT, **asdict(result)})
+    write_listed(run, {METRICS: _lines(history), SUMMARY: summary})
 
 
 def read_result(run: Path) -> RunResult:
     """The result of a finished run."""
     path = run / SUMMARY
-    summary = upgrade("summary", io.read_json(path))
+    summary = upgrade("summary", _read_json(path))
     *needed, _ = names = [about.name for about in fields(RunResult)]  # not the temperature
     found = summary if isinstance(summary, dict) else {}
     if not all(isinstance(found.get(name), int | float) for name in needed):
@@ -93,24 +98,40 @@ def read_result(run: Path) -> RunResult:
 
 
 def write_curves(run: Path, history: Sequence[Epoch]) -> None:
-    """The epochs of a run, a line each."""
-    lines = "".join(json.dumps(asdict(epoch)) + "\n" for epoch in history)
-    io.write_bytes(run / METRICS, lines.encode())
+    """The epochs of a run that goes on, a line each."""
+    io.write_bytes(run / METRICS, _lines(history))
+
+
+def _lines(history: Sequence[Epoch]) -> bytes:
+    return "".join(json.dumps(asdict(epoch)) + "\n" for epoch in history).encode()
 
 
 def read_curves(run: Path) -> list[Epoch]:
     """The inverse of `write_curves`."""
     path = run / METRICS
+    content = _read_listed(path)
     try:
-        epochs = [Epoch(**json.loads(line)) for line in path.read_text().splitlines()]
-    except FileNotFoundError:
-        raise FileError(f"{path} is missing: it has the epochs of the run") from None
-    except (TypeError, ValueError) as error:
+        epochs = [Epoch(**io.parse_json(line, path)) for line in content.splitlines()]
+    except TypeError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     numbers = (number for epoch in epochs for number in asdict(epoch).values())
     if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
         raise FileError(f"{path} cannot be read: an epoch is not made of finite numbers")
     return epochs
+
+
+def read_environment(folder: Path) -> dict[str, Any]:
+    """Where and when it was trained; an old or copied folder may not say."""
+    path = folder / ENVIRONMENT
+    content = _read_json(path) if path.exists() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def run_folders(folder: Path) -> list[Path]:
+    """OUT/run-0, OUT/run-1, ..., done or not; what a link leads to is none of them."""
+    runs = [run for run in folder.iterdir() if re.fullmatch(r"run-\d{1,9}", run.name)]
+    runs = [run for run in runs if run.is_dir() and not run.is_symlink()]
+    return sorted(runs, key=lambda run: int(run.name.removeprefix("run-")))
 
 
 def finished_runs(folder: Path) -> list[Path]:
@@ -119,15 +140,121 @@ def finished_runs(folder: Path) -> list[Path]:
         raise FileError(f"{folder} is not a folder")
     if (folder / MODEL).exists():
         return [folder]
-    runs = [run for run in folder.iterdir() if re.fullmatch(r"run-\d+", run.name)]
-    runs = [run for run in runs if (run / SUMMARY).exists()]
+    runs = [run for run in run_folders(folder) if is_done(run)]
     if not runs and holds_run(folder):
         raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
         )
     if not runs:
         raise FileError(f"no finished run in {folder}: 'sta train' writes such folders")
-    return sorted(runs, key=lambda run: int(run.name.removeprefix("run-")))
+    return runs
+
+
+# ---------------------------------------------------------------------------- the list of a folder
+
+
+def write_listed(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files, and last the list that says what they are: only then do they count."""
+    for name, content in contents.items():
+        io.write_bytes(folder / name, content)
+    _write_list(folder, listed(folder) | {name: _sha256(it) for name, it in contents.items()})
+
+
+def _write_list(folder: Path, digests: Mapping[str, str]) -> None:
+    lines = [f"{digest}  {name}\n" for name, digest in sorted(digests.items())]
+    io.write_bytes(folder / LIST, "".join(lines).encode())
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def listed(folder: Path) -> dict[str, str]:
+    """Name -> SHA-256, as `sha256sum -c` reads it; empty if there is no list."""
+    path = folder / LIST
+    if not path.exists():
+        return {}
+    lines = io.read_bytes(path).decode(errors="replace").splitlines()
+    rows = [re.fullmatch(r"([0-9a-f]{64})  ([\w.-]+)", line) for line in lines]
+    if not rows or not all(rows):
+        raise FileError(f"{path} is damaged: {_remedy(folder)}")
+    return {row[2]: row[1] for row in rows if row}
+
+
+def is_done(folder: Path) -> bool:
+    """Whether its summary counts: that of a run, or of all runs."""
+    summary = folder / SUMMARY
+    if (folder / LIST).exists():
+        return SUMMARY in listed(folder)
+    return summary.exists() and _is_older(io.read_json(summary))
+
+
+def check(out: Path) -> Iterator[tuple[Path, str]]:
+    """Every file of a run folder that has a checksum, and what is the matter with it, if anything.
+
+    Files of older formats have none, and are not named.
+    """
+    for folder in (out, *run_folders(out)):
+        listing: list[Path] = []
+        with suppress(FileError):  # said below, when the list itself is read
+            listing = [folder / name for name in listed(folder)]
+        for path in [folder / LIST, *listing, *sorted(folder.glob("*.safetensors"))]:
+            try:
+                if path.name == LIST:
+                    listed(folder)
+                elif path in listing:
+                    _read_listed(path)
+                else:
+                    io.read_header(path, whole=True)
+            except FileError as error:
+                yield path, str(error)
+            else:
+                if path.exists():
+                    yield path, ""
+
+
+def accept(out: Path) -> None:
+    """Let the files of a run folder be what they are now, if they can be read."""
+    for folder in (out, *run_folders(out)):
+        known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY)
+        contents = {n: io.read_bytes(folder / n) for n in known if (folder / n).exists()}
+        if (CONFIG if folder == out else SUMMARY) not in contents:
+            continue  # a run that is not done has no list
+        if folder == out:
+            config_from(io.parse_json(contents[CONFIG], folder / CONFIG), folder / CONFIG)
+        _write_list(folder, {name: _sha256(content) for name, content in contents.items()})
+
+
+def _read_json(path: Path) -> Any:
+    """A file of the list; where there is none, one of an older format, or of a run that was cut
+    off before it had begun."""
+    content = io.parse_json(_read_listed(path), path)
+    begun = path.name != CONFIG or any(path.parent.glob("run-*/*"))
+    if begun and not (path.parent / LIST).exists() and not _is_older(content):
+        raise FileError(f"{path.parent / LIST} is missing: {_remedy(path.parent)}")
+    return content
+
+
+def _read_listed(path: Path) -> bytes:
+    content, names = io.read_bytes(path), listed(path.parent)
+    if not names or names.get(path.name) == _sha256(content):
+        return content
+    if path.name not in names:
+        raise FileError(f"{path} is not in {LIST}: it was cut off; {_remedy(path.parent)}")
+    raise FileError(
+        f"{path} is not what {LIST} says: one of them is damaged or was changed; "
+        f"{_remedy(path.parent)}"
+    )
+
+
+def _remedy(folder: Path) -> str:
+    return f"take it from a copy, or accept what is there: sta check --accept {folder}"
+
+
+def _is_older(content: Any) -> bool:
+    """Whether a file is of a format that had no lists."""
+    found = content.get("format", 1) if isinstance(content, dict) else 1
+    return isinstance(found, int) and found < 3
 
 
 # ------------------------------------------------------------------- opening a folder for writing
@@ -138,30 +265,37 @@ def holds_run(folder: Path) -> bool:
     return (folder / CONFIG).exists()
 
 
-def check_new(folder: Path) -> None:
-    """Refuse a folder in which nothing can be begun, before any work is done."""
+def check_open(folder: Path) -> None:
+    """Refuse a folder in which nothing can be begun or gone on with, before any work is done."""
     if holds_run(folder):
-        raise FileError(
-            f"{folder} holds a run already: go on with it (--resume, from Python resume=True), or "
-            "choose another folder"
-        )
-    if folder.is_dir() and any(folder.iterdir()):
+        if is_done(folder):
+            raise FileError(
+                f"{folder} holds a run already, which is finished: choose another folder "
+                "(--resume, from Python resume=True, shows what is there)"
+            )
+    elif folder.is_dir() and not all(map(io.is_leftover, folder.iterdir())):
         raise FileError(f"{folder} is not empty and holds no run: choose another folder")
-    if folder.exists() and not folder.is_dir():
+    elif folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file: choose a folder")
 
 
 def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
-    """The folder to write to, if it may be written to; None if a new one is to be made."""
+    """The folder to write to, if it may be written to; None if a new one is to be made.
+
+    A run with the same settings that was cut off is gone on with, asked or not: it has nothing that
+    would be lost. One that is finished is only looked at if that is asked for.
+    """
     if out is None and not resume:
         return None
     out = out or latest_unfinished(config.data.graph)
     if not resume or not holds_run(out):
-        check_new(out)
-        return out
-    changed = read_config(out).differences(config)
+        check_open(out)
+    changed = read_config(out).differences(config) if holds_run(out) else []
     if changed:
-        raise FileError(f"{out} was started with other settings: {'; '.join(changed)}")
+        raise FileError(
+            f"{out} holds a run already, which was started with other settings: "
+            f"{'; '.join(changed)}: choose another folder"
+        )
     return out
 
 
@@ -185,7 +319,7 @@ def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
         return False
 
     begun = [path.parent for path in parent.glob(f"*/{CONFIG}")]
-    found = [run for run in begun if not (run / SUMMARY).exists() and wanted(run)]
+    found = [run for run in begun if wanted(run) and not is_done(run)]
     if not found:
         of = f" of {graph}" if graph else ""
         raise FileError(f"no unfinished run{of} in {parent}/ to resume: name it with --out")

@@ -32,6 +32,7 @@ from .environment import choose_device
 from .folder import Epoch, RunResult
 
 Folder = str | os.PathLike[str]
+REMEDY = "take it from a copy, or delete the folder of that run and go on with sta train --resume"
 
 
 class SavedRun:
@@ -49,7 +50,7 @@ class SavedRun:
     @cached_property
     def _header(self) -> dict[str, Any]:
         """What stands beside the weights: the settings and sizes that rebuild the model."""
-        return io.read_header(self.folder / files.MODEL)
+        return io.read_header(self.folder / files.MODEL, REMEDY)
 
     @cached_property
     def config(self) -> Config:
@@ -69,9 +70,7 @@ class SavedRun:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """Where and when it was trained; an old or copied folder may not say."""
-        path = self.out / files.ENVIRONMENT
-        content = io.read_json(path) if path.exists() else {}
-        return content if isinstance(content, dict) else {}
+        return files.read_environment(self.out)
 
     @cached_property
     def task(self) -> tasks.NodeClassification:
@@ -81,16 +80,24 @@ class SavedRun:
     def model(self) -> nn.Module:
         """The weights of its best epoch, in evaluation mode."""
         path, settings = self.folder / files.MODEL, self.config.model
-        weights, _ = io.read_tensors(path)
+        weights, _ = io.read_tensors(path, REMEDY)
         try:
-            sizes = self._header["sizes"]
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-                build(settings, **sizes).load_state_dict(weights, assign=True)
-            model = build(settings, **sizes)
+                build(settings, *self._sizes).load_state_dict(weights, assign=True)
+            model = build(settings, *self._sizes)
             model.load_state_dict(weights)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             raise FileError(f"{path} does not fit its own settings: {error}") from None
         return model.to(self.device).eval()
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        """Columns of the features, and outputs: all that a model is built from besides settings."""
+        sizes, names = self._header.get("sizes"), ("in_channels", "out_channels")
+        found = sizes if isinstance(sizes, dict) else {}
+        if found.keys() != set(names) or not all(type(size) is int for size in found.values()):
+            raise FileError(f"{self.folder / files.MODEL}: sizes must be {' and '.join(names)}")
+        return found["in_channels"], found["out_channels"]
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -111,7 +118,7 @@ class SavedRun:
     def logits(self) -> np.ndarray:
         """What the model says of all nodes, [N, C], in float64."""
         model, features = self.model, self.dataset.features
-        takes = self._header["sizes"]["in_channels"]
+        takes, _ = self._sizes
         if features.size(1) != takes:
             raise FileError(
                 f"the model takes {takes} features, but the graph has {features.size(1)}"
@@ -235,7 +242,10 @@ def dataset_of(config: Config, out: Path | None) -> Dataset:
     if out is not None and (out / files.GRAPH).exists():
         return datasets.read(out / files.GRAPH).renamed(graph)
     if out is not None and graph not in datasets.names():
-        raise FileError(f"{out / files.GRAPH} is missing: the graph of this run is not there")
+        raise FileError(
+            f"{out / files.GRAPH} is missing: the graph of this run is not there. If it was cut "
+            "off before that was written, begin again with the tables"
+        )
     return datasets.load(graph, split=config.data.split)
 
 

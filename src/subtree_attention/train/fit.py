@@ -116,7 +116,7 @@ def fit(
         def waiting() -> Iterator[SavingRun]:
             for index, split in enumerate(splits):
                 path = folder / f"run-{index}"
-                if (path / files.SUMMARY).exists():
+                if files.is_done(path):
                     results[index] = files.read_result(path)
                     watch.end(f"run {index}", _told(results[index], material))
                 else:
@@ -130,7 +130,7 @@ def fit(
         except KeyboardInterrupt:
             raise Interrupted(folder) from None
         result = Result(config, [results[index] for index in range(len(splits))], folder)
-        io.write_json(folder / files.SUMMARY, result.to_dict())
+        files.write_listed(folder, {files.SUMMARY: io.json_bytes(result.to_dict())})
     return result
 
 
@@ -167,21 +167,23 @@ def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> 
     watch.begin(_banner(config, folder), config.fit.runs)
     if choose("auto", device, torch.float32) == "numba" and not cpu.compiled():
         watch.say("compiling the CPU kernels: once on this machine, about half a minute")
-    graph = folder / files.GRAPH
-    if keep_graph and not graph.exists():
-        dataset.save(graph)  # before the configuration, which is what makes a folder a run's
-    elif keep_graph and not dataset.same_as(datasets.read(graph)):
+    graph, begun = folder / files.GRAPH, files.CONFIG in files.listed(folder)
+    if graph.exists() and keep_graph and not dataset.same_as(datasets.read(graph)):
         raise io.FileError(f"{folder} was started on another graph: choose another folder")
-    io.write_json(folder / files.CONFIG, config.to_dict())
-    if not (folder / files.ENVIRONMENT).exists():
-        io.write_json(folder / files.ENVIRONMENT, environment(device))
+    if not begun:
+        where = files.read_environment(folder) or environment(device)  # that of an older version
+        contents = {files.CONFIG: config.to_dict(), files.ENVIRONMENT: where}
+        files.write_listed(folder, {n: io.json_bytes(content) for n, content in contents.items()})
+    if keep_graph and not graph.exists():
+        dataset.save(graph)
+    io.sweep(folder)
 
 
 def _banner(config: Config, folder: Path) -> str:
     """What is about to be trained, and where it goes."""
     runs, model = config.fit.runs, ", ".join(_brief(config))
     line = f"{model} on {config.data.graph}: {runs} run{'s' * (runs > 1)}, into {folder}"
-    if (folder / files.SUMMARY).exists():
+    if files.is_done(folder):
         return line + " (finished already)"
     return line + (" (resumed)" if any(folder.glob("run-*")) else "")
 

@@ -219,8 +219,7 @@ class SavingRun(Run):
         )
         weights, sizes = self.trainer.best_weights, self.material.sizes
         save_model(self.folder / MODEL, weights, self.material.config, sizes)
-        write_curves(self.folder, self.history)
-        write_result(self.folder, result)
+        write_result(self.folder, result, self.history)
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return result
 
@@ -232,9 +231,18 @@ class SavingRun(Run):
 
     def _restore(self) -> None:
         """Go on from the checkpoint, if there is one."""
-        path = self.folder / CHECKPOINT
-        if path.exists():
-            tensors, header = io.read_tensors(path)
+        path, remedy = self.folder / CHECKPOINT, "delete it to begin that run again"
+        if not path.exists():
+            return
+        tensors, header = io.read_tensors(path, remedy)
+        if header.get("format", 1) != FORMAT:
+            raise io.FileError(
+                f"{path} is of an older version, which rounded in another order: what goes on from "
+                f"it would be neither that version's numbers nor this one's; {remedy}"
+            )
+        try:
             self.trainer.load_state(tensors)
             self.history = [Epoch(**epoch) for epoch in header["history"]]
-            self.best, self.seconds = Epoch(**header["best"]), header["seconds"]
+            self.best, self.seconds = Epoch(**header["best"]), float(header["seconds"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise io.FileError(f"{path} is not of this run ({error}): {remedy}") from None
