@@ -44,7 +44,9 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/zero")
     for name in ("fifo", "link", "."):
         with pytest.raises(FileError, match="not a regular file"):
-            io.open_regular(tmp_path / name)
+            io.open_regular(tmp_path / name, links=True)
+    with pytest.raises(FileError, match="it is a link"):
+        io.open_regular(tmp_path / "link")
     (tmp_path / "file").write_bytes(b"content")
     with io.open_regular(tmp_path / "file") as file:
         assert file.read() == b"content"

@@ -168,7 +168,8 @@ def _temporary(path: Path) -> tuple[Path, int]:
 
 def _put(file: int, *parts: bytes | memoryview) -> None:
     """Write all of it, and wait until it is on the disk."""
-    for left in map(memoryview, parts):
+    for part in parts:
+        left = memoryview(part)
         while left:
             left = left[os.write(file, left) :]
     os.fsync(file)
@@ -188,15 +189,12 @@ def _refusal(path: Path, error: OSError) -> CannotWrite:
     """What the system says about a file that is to be written, in words."""
     folder, why = path.parent.absolute(), error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        words = f"{folder}: {why}: free some space and give the same command again"
-    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        words = f"{folder} cannot be written to ({why}): choose another folder"
-    elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-        file = next((p for p in (folder, *folder.parents) if p.exists() and not p.is_dir()), folder)
-        words = f"{folder} cannot be a folder, because {file} is a file: choose another one"
+        remedy = "free some space and give the same command again"
     else:
-        words = f"{path} cannot be written ({why})"
-    refusal = CannotWrite(words)
+        remedy = "choose another folder"
+        file = next((p for p in (folder, *folder.parents) if p.exists() and not p.is_dir()), None)
+        why = why if file is None else f"{file} is a file"
+    refusal = CannotWrite(f"cannot write to {folder} ({why}): {remedy}")
     refusal.errno = error.errno
     return refusal
 

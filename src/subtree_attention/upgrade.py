@@ -7,8 +7,8 @@ Files of runs carry a number, their format. Before there were numbers, all was f
     summary         of one run: 2 also has the temperature of its probabilities
 
 Format 3 has the same content. Since then tensors have a checksum beside them, and the other files
-of a run stand in a list of checksums, see `runs.folder`; a checkpoint of before is not gone on with,
-because numbers were rounded in another order.
+of a run stand in a list of checksums, see `runs.folder`; a checkpoint of before is not gone on
+with, because numbers were rounded in another order.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_a_run_that_was_stopped_is_begun_again_in_words(own: Path, tmp_path: Pat
     with pytest.raises(Interrupted):
         sta.fit(config, out, device="cpu", data=data, watch=Stop())
     downgrade(out)
-    with pytest.raises(FileError, match="older version.*delete it to begin that run again"):
+    with pytest.raises(FileError, match=r"older version.*delete it to begin that run again"):
         sta.fit(config, out, device="cpu", resume=True)
     (out / "run-1/checkpoint.safetensors").unlink()
     sta.fit(config, out, device="cpu", resume=True)

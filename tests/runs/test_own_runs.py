@@ -145,7 +145,8 @@ def test_the_bundle_gives_the_graph_back(trained: Path) -> None:
     masks = torch.stack(tuple(run.split))
     assert torch.equal(masks.sum(0) == 1, again.y >= 0)  # each labelled node is in one part
     names = {path.name for path in trained.iterdir() if path.is_file()}
-    assert names == {"graph.safetensors", "config.json", "environment.json", "summary.json"}
+    listed = {"config.json", "environment.json", "summary.json"}
+    assert names == {"graph.safetensors", "SHA256SUMS", *listed}
 
 
 def test_sparse_features_and_a_split_of_its_own_are_kept(tmp_path: Path) -> None:

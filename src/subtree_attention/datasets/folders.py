@@ -118,7 +118,7 @@ def find_raw(graph: GraphInfo, folder: Path, mirror: Path | None) -> Path | None
 def copy_raw(graph: GraphInfo, found: Path, raw: Path) -> None:
     """Copy the raw files of a graph into a private folder."""
     for name in graph.raw_files:
-        with open_regular(found / name) as file, (raw / name).open("xb") as copy:
+        with open_regular(found / name, links=True) as file, (raw / name).open("xb") as copy:
             shutil.copyfileobj(file, copy)
 
 

@@ -132,7 +132,7 @@ def fixed_codes(graph: GraphInfo, folder: Path, mirror: Path | None) -> Tensor:
             f"into {(folder / name).parent}, or set STA_MIRROR to a folder that holds {name}."
         )
     try:
-        with open_regular(path) as raw, np.load(raw, allow_pickle=False) as file:
+        with open_regular(path, links=True) as raw, np.load(raw, allow_pickle=False) as file:
             parts = [torch.from_numpy(file[part]).long() for part in ("train", "valid", "test")]
         together = torch.cat(parts)
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
