@@ -97,6 +97,13 @@ class TestGuard:
     def test_no_file_outside_of_the_page(self, client, path):
         assert client.get(path).status_code == 404
 
+    def test_a_fault_of_ours_shows_nothing_of_it(self, views, monkeypatch):
+        client = TestClient(create_app(views, PORT), HERE, raise_server_exceptions=False)
+        monkeypatch.setattr(views, "graph", lambda: 1 / 0)
+        answer = client.get("/api/graph")
+        assert (answer.status_code, answer.text) == (500, "Internal Server Error")
+        assert "content-security-policy" in answer.headers
+
 
 class TestAnswers:
     @pytest.mark.parametrize("id", ODD)

@@ -1,7 +1,8 @@
 """The page over HTTP, for this machine only.
 
 Ids and features are the user's own, and any site that is open in the same browser could ask a
-local server for them. So only the page itself is answered: see `Guard`.
+local server for them. So only the page itself is answered: see `Guard`; and nobody can keep it
+waiting: see `connections`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .connections import Connection
 from .views import UnknownNode, Views
 
 ADDRESS = "127.0.0.1"
+HEAD_BYTES = 16 * 1024
+"""Of the first line and the headers of a request, which has nothing else that is read."""
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; "
@@ -82,7 +85,7 @@ class Guard:
         return None
 
 
-def create_app(views: Views, port: int) -> Starlette:
+def create_app(views: Views, port: int) -> ASGIApp:
     """The page and what it asks, for a server on this port."""
 
     def node(query: dict[str, str]) -> Any:
@@ -102,7 +105,7 @@ def create_app(views: Views, port: int) -> Starlette:
         Route("/api/node", _answer(node)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, port=port)])
+    return Guard(Starlette(routes=routes), port)  # outermost: around what fails too
 
 
 def _answer(ask: Callable[[dict[str, str]], Any]) -> Callable[[Request], Response]:
@@ -154,7 +157,9 @@ def server(views: Views, listening: socket.socket) -> uvicorn.Server:
         app,
         lifespan="off",
         ws="none",
-        log_level="warning",
+        http=Connection,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        log_level="error",  # not whenever somebody sends no HTTP
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=2,
