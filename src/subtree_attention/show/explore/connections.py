@@ -6,7 +6,6 @@ uvicorn waits for ever for the rest of a request, and for a client that does not
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -20,6 +19,7 @@ MOST_CONNECTIONS = 128
 class Connection(H11Protocol):
     """A connection with a clock, which runs while the other side has to do something."""
 
+    connections: set[Connection]  # type: ignore[assignment]
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -71,6 +71,6 @@ class Connection(H11Protocol):
             self._clock = None
 
 
-def _patience(connection: Any) -> float:
+def _patience(connection: Connection) -> float:
     """When the clock of a connection runs out; never while an answer is made."""
     return float("inf") if connection._clock is None else connection._clock.when()
