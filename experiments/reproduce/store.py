@@ -1,21 +1,23 @@
 """Where the runs of an experiment lie: one JSON line each, in `FOLDER/EXPERIMENT/GRAPH.jsonl`.
 
 Lines are only ever added, under a lock and synced, so that several processes can write and a killed
-one loses nothing but the run it was in.
+one loses nothing but the run it was in. Each has a checksum.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from experiments.reproduce.records import Record
-from subtree_attention.io import locked
+from subtree_attention.io import append_line
 
 DEFAULT = Path("results/reproduce")
+CHECKSUM = "crc32"
+"""Of a line; records of before have none."""
 
 
 class Store:
@@ -39,38 +41,29 @@ class Store:
 
     def add(self, record: Record) -> None:
         """Append a record and make sure that it is on disk."""
-        path = self.path(record.experiment, record.graph)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(record.to_json(), allow_nan=False).encode() + b"\n"
-        with locked(path), path.open("ab+") as file:
-            if file.tell() and _last_byte(file) != b"\n":  # a writer was killed in its line
-                line = b"\n" + line
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        content = record.to_json()
+        line = json.dumps({**content, CHECKSUM: _checksum(content)})
+        append_line(self.path(record.experiment, record.graph), line.encode())
 
 
 def _lines(path: Path) -> Iterator[Record]:
-    """The records of a file; what a killed writer left of a line is no record."""
+    """The records of a file; what a killed writer left of a line at its end is no record."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError:
         return
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if not line.strip() or not line.endswith("}\n"):  # older versions left such lines behind
             continue
         try:
             content = json.loads(line)
-        except ValueError:
-            if number == len(lines) or not line.endswith("}"):
-                continue
-            raise ValueError(f"{path}, line {number}: not a record") from None
-        try:
+            if content.pop(CHECKSUM, None) not in (None, _checksum(content)):
+                raise ValueError("its checksum is another one")
             yield Record.from_json(content)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from None
+        except (ValueError, AttributeError) as error:
+            words = f"no record, or a damaged one ({error}): delete the line to make its run again"
+            raise ValueError(f"{path}, line {number}: {words}") from None
 
 
-def _last_byte(file: BinaryIO) -> bytes:
-    file.seek(-1, os.SEEK_END)
-    return file.read(1)
+def _checksum(content: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(content, allow_nan=False).encode()):08x}"

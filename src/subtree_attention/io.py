@@ -70,18 +70,22 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file, under its lock; what a killed writer left of one stays a line alone."""
+    """Add a line to a file, under its lock."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = lock(path)
-        try:
-            end = os.lseek(file, 0, os.SEEK_END)
-            torn = end > 0 and os.pread(file, 1, end - 1) != b"\n"
-            _put(file, b"\n" * torn + line + b"\n")
-        finally:
-            os.close(file)
+        with locked(path) as file:
+            drop_torn_line(file)
+            _put(file, line + b"\n")
     except OSError as error:
         raise _refusal(path, error) from None
+
+
+def drop_torn_line(file: int) -> None:
+    """Cut off what a killed writer left of a line, and go to the end of the file."""
+    end = os.lseek(file, 0, os.SEEK_END)
+    if end and os.pread(file, 1, end - 1) != b"\n":
+        os.ftruncate(file, os.pread(file, end, 0).rfind(b"\n") + 1)
+        os.lseek(file, 0, os.SEEK_END)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -304,11 +308,11 @@ def _crc(words: str, places: dict[str, Any] | None = None) -> int:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock on a file, which is made if it is not there; others wait."""
+def locked(path: Path) -> Iterator[int]:
+    """Hold the lock on a file, which is made if it is not there and open meanwhile; others wait."""
     held = lock(path)
     try:
-        yield
+        yield held
     finally:
         os.close(held)
 

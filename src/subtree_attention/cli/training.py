@@ -105,7 +105,10 @@ def train(
         dataset, config = _own_graph(settings, budget, **tables)
         if budget:
             out = out or files.new_folder(config.data.graph)
-            config = _tuned(config, dataset, out, budget, where)
+            if files.holds_run(out):  # it was cut off after the search
+                config = files.read_config(out)
+            else:
+                config = _tuned(config, dataset, out, budget, where)
     else:
         config, out = _resolved(graph, settings, out, "resume" in how)
     with _watching() as watch:

@@ -10,6 +10,7 @@ or `sta train cora --runs 5` from the command line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -19,7 +20,7 @@ import torch
 
 from .. import datasets, io
 from ..config import Config
-from ..datasets import Dataset, as_dataset
+from ..datasets import Dataset, Split, as_dataset
 from ..ops.backends import choose
 from ..ops.kernels import cpu
 from ..runs import folder as files
@@ -30,6 +31,9 @@ from ..upgrade import FORMAT
 from .jobs import Place, work
 from .run import Material, SavingRun
 from .watch import Watch
+
+MOST_THREADS = 1024
+"""A folder that says it was begun with more is not believed."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -111,27 +115,60 @@ def fit(
     with files.claimed(folder):
         files.may_write(config, folder, resume)  # again: somebody may have been faster
         _begin(folder, material, watch, keep_graph and dataset.own)
-        results, capture = dict[int, RunResult](), place.capture and can_capture(config)
-
-        def waiting() -> Iterator[SavingRun]:
-            for index, split in enumerate(splits):
-                path = folder / f"run-{index}"
-                if files.is_done(path):
-                    results[index] = files.read_result(path)
-                    watch.end(f"run {index}", _told(results[index], material))
-                else:
-                    yield SavingRun(material, index, split, folder, capture, checkpoint_seconds)
-
-        try:
-            for run in work(waiting(), place.at_a_time(capture), watch, stop):
-                if run is not None:
-                    results[run.index] = run.finish()
-                    watch.end(run.name, _told(results[run.index], material))
-        except KeyboardInterrupt:
-            raise Interrupted(folder) from None
-        result = Result(config, [results[index] for index in range(len(splits))], folder)
+        with _threads_of(folder, place.device, watch):
+            runs = _train(folder, material, splits, place, watch, stop, checkpoint_seconds)
+        result = Result(config, runs, folder)
         files.write_listed(folder, {files.SUMMARY: io.json_bytes(result.to_dict())})
     return result
+
+
+def _train(
+    folder: Path,
+    material: Material,
+    splits: list[Split],
+    place: Place,
+    watch: Watch,
+    stop: Callable[[], bool] | None,
+    checkpoint_seconds: float,
+) -> list[RunResult]:
+    """The runs of a folder: those that are done are read, the others trained to their end."""
+    results, capture = dict[int, RunResult](), place.capture and can_capture(material.config)
+
+    def waiting() -> Iterator[SavingRun]:
+        for index, split in enumerate(splits):
+            path = folder / f"run-{index}"
+            if path.is_symlink():
+                raise io.FileError(f"{path} is a link: nothing is read or written there")
+            if files.is_done(path):
+                results[index] = files.read_result(path)
+                watch.end(f"run {index}", _told(results[index], material))
+            else:
+                yield SavingRun(material, index, split, folder, capture, checkpoint_seconds)
+
+    try:
+        for run in work(waiting(), place.at_a_time(capture), watch, stop):
+            if run is not None:
+                results[run.index] = run.finish()
+                watch.end(run.name, _told(results[run.index], material))
+    except KeyboardInterrupt:
+        raise Interrupted(folder) from None
+    return [results[index] for index in range(len(splits))]
+
+
+@contextmanager
+def _threads_of(folder: Path, device: torch.device, watch: Watch) -> Iterator[None]:
+    """On a CPU, as many threads as the folder was begun with: torch rounds sums by how they are
+    shared out, and a run that goes on must end with the same numbers."""
+    begun, now = files.read_environment(folder).get("threads", 0), torch.get_num_threads()
+    if device.type != "cpu" or begun == now or begun not in range(1, MOST_THREADS):
+        yield
+        return
+    watch.say(f"begun with {begun} threads: goes on with as many instead of {now}")
+    torch.set_num_threads(begun)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(now)
 
 
 def can_capture(config: Config) -> bool:

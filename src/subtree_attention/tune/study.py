@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _check, datasets
 from ..config import Config
-from ..io import FileError, lock, lock_if_free, locked
+from ..io import FileError, drop_torn_line, lock, lock_if_free, locked
 from ..train.recipes import recipe
 from .space import distributions, grid, key, settings, space_of
 
@@ -105,15 +105,11 @@ class Study:
         self.space = space_of(plan.space)
         self.points = grid(self.space, plan.seed)
         self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
-        journal = folder / JOURNAL
         with self.alone():
-            with locked(folder / "journal.lock"):
-                if journal.exists():  # a line cut off with its process would spoil what follows
-                    os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
             self.optuna = _open(folder, plan)
             self._check_plan()
 
-    def alone(self) -> AbstractContextManager[None]:
+    def alone(self) -> AbstractContextManager[int]:
         """No other process is in this part."""
         return locked(self.folder / "study.lock")
 
@@ -250,7 +246,7 @@ def _open(folder: Path, plan: Plan) -> OptunaStudy:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that this part of Optuna may still change
-        lock: Any = _JournalLock(folder / "journal.lock")
+        lock: Any = _JournalLock(folder / "journal.lock", folder / JOURNAL)
         storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock))
     return optuna.create_study(
         storage=storage,
@@ -275,15 +271,22 @@ class _JournalLock:
     """The lock of Optuna's journal, in the form that Optuna asks for.
 
     Its own are files, which stay behind when their process is killed: others then wait for 30 s.
+    And a line that was cut off with its process would spoil what others write behind it.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, journal: Path) -> None:
+        self.path, self.journal = path, journal
         self.held: int | None = None
 
     def acquire(self) -> bool:
         if self.held is None:  # Ctrl-C may have come before the release
             self.held = lock(self.path)
+        with suppress(FileNotFoundError):  # before the first line
+            journal = os.open(self.journal, os.O_RDWR)
+            try:
+                drop_torn_line(journal)
+            finally:
+                os.close(journal)
         return True
 
     def release(self) -> None:

@@ -30,6 +30,7 @@ def test_a_line_has_a_format_number_and_what_was_written_before_there_was_one_is
     store.add(record(seed=1))
     path = store.path("table1", "cora")
     line = json.loads(path.read_text())
+    assert len(line.pop("crc32")) == 8
     assert line == {"format": FORMAT, **PLAIN, "diverged": None, "seed": 1}
     path.write_text(json.dumps(PLAIN) + "\n")
     assert store.read("table1") == [record()]
@@ -37,10 +38,19 @@ def test_a_line_has_a_format_number_and_what_was_written_before_there_was_one_is
 
 def test_a_record_that_is_incomplete_is_named(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.add(record())
     path = store.path("table1", "cora")
-    path.write_text(path.read_text().replace('"split"', '"slit"'))
-    with pytest.raises(ValueError, match=r"cora\.jsonl, line 1: a record lacks split"):
+    path.parent.mkdir()
+    path.write_text(json.dumps(PLAIN).replace('"split"', '"slit"') + "\n")
+    with pytest.raises(ValueError, match=r"cora\.jsonl, line 1: .*a record lacks split"):
+        store.read("table1")
+
+
+def test_a_damaged_record_is_named_with_what_to_do(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add(record(test=0.5))
+    path = store.path("table1", "cora")
+    path.write_text(path.read_text().replace('"test": 0.5', '"test": 0.7'))
+    with pytest.raises(ValueError, match=r"line 1: .*checksum is another one.*delete the line"):
         store.read("table1")
 
 
