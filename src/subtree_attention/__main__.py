@@ -1,7 +1,8 @@
 """`python -m subtree_attention` is the same as the command `sta`.
 
 Ctrl-C ends it with one line and exit code 130 from here on, while torch is imported too: so this
-file imports next to nothing, and the command line only once Ctrl-C is taken care of.
+file imports next to nothing, and the command line only once Ctrl-C is taken care of. It is as soon
+as this file is imported, since the script `sta` does other things before it calls `main`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 def main(command_line: str = "subtree_attention.cli") -> None:
     """Start a command line, which is a module with a function `main`; Ctrl-C ends it in words."""
     try:
-        _listen()
         _load(command_line).main()
     except KeyboardInterrupt:
         _leave()
@@ -75,5 +75,6 @@ def _load(command_line: str):  # type: ignore[no-untyped-def]
         )
 
 
+_listen()
 if __name__ == "__main__":
     main()

@@ -31,6 +31,9 @@ def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:
             sys.exit(command.invoke(here))
     except typer.Exit as end:
         sys.exit(end.exit_code)
+    except BrokenPipeError:  # who reads has had enough: `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to come
+        sys.exit(1)
     except (ValueError, FileNotFoundError) as error:
         _fail(error, str(error), 2)
     except Exception as error:
