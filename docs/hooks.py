@@ -70,7 +70,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def links(path: Path) -> Iterator[Path]:
     """What a Markdown file links to in the repository."""
-    for match in LINK.finditer(path.read_text()):
+    for match in LINK.finditer(path.read_text(encoding="utf-8")):
         target = resolved(path, match["path"])
         if target is not None:
             yield target
@@ -94,7 +94,7 @@ def _made(path: Path, config: MkDocsConfig) -> File:
     if path.suffix != ".py":
         return File.generated(config, place(path), abs_src_path=str(path))
     title = path.relative_to(ROOT).as_posix()
-    page = f"# {title}\n\n````python\n{path.read_text()}````\n"
+    page = f"# {title}\n\n````python\n{path.read_text(encoding='utf-8')}````\n"
     return File.generated(config, place(path), content=page)
 
 

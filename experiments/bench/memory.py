@@ -88,7 +88,7 @@ def fits(num_bytes: int, device: torch.device) -> bool:
 def _available() -> int | None:
     """Bytes that the machine can still give; None where it does not say."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
     except (OSError, StopIteration):
         return None

@@ -47,8 +47,8 @@ for count in epochs:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         sta.fit(config, out, device="auto", data=data, checkpoint_seconds=1e9)
-        summary = json.loads((out / "run-0" / "summary.json").read_text())
-        scores = (out / "run-0" / "metrics.jsonl").read_text().splitlines()[-1]
+        summary = json.loads((out / "run-0" / "summary.json").read_text(encoding="utf-8"))
+        scores = (out / "run-0" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1]
     seconds.append(summary["seconds"])
 each = (seconds[1] - seconds[0]) / (epochs[1] - epochs[0])
 print(json.dumps({"milliseconds": 1000 * each, "last": json.loads(scores)}))
@@ -59,7 +59,7 @@ def measure(source: str, case: str) -> dict[str, Any]:
     """Milliseconds of an epoch, and the last one's scores."""
     command = [sys.executable, "-c", MEASURE, case, *map(str, CASES[case])]
     env = os.environ | {"PYTHONPATH": str(Path(source).resolve())}
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, env=env, check=True, capture_output=True, encoding="utf-8")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 import subtree_attention as sta
 
 def most():  # not ru_maxrss, which a process inherits from the one that started it
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 2**20
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) / 2**20
 
 imported, start = most(), time.perf_counter()
 data = sta.from_tables(sys.argv[1], sys.argv[2], target="label")
@@ -75,7 +76,7 @@ def write_files(folder: Path, num_nodes: int, num_edges: int, suffix: str) -> li
 def load(files: list[Path]) -> dict[str, object]:
     """What a fresh process says after loading the files."""
     command = [sys.executable, "-c", LOAD, *map(str, files)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         sys.exit(done.stderr)
     result: dict[str, object] = json.loads(done.stdout)

@@ -92,13 +92,13 @@ def sha256() -> dict[str, str]:
 
     Planetoid's are pickles, which can run code: no foreign one is ever opened.
     """
-    lines = Path(__file__).with_name("SHA256SUMS").read_text().splitlines()
+    lines = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8").splitlines()
     return {path: digest for digest, path in map(str.split, lines)}
 
 
 @cache
 def _graphs() -> dict[str, GraphInfo]:
-    content = tomllib.loads(Path(__file__).with_name("registry.toml").read_text())
+    content = tomllib.loads(Path(__file__).with_name("registry.toml").read_text(encoding="utf-8"))
     for entry in content.values():
         numbers = map(str, range(entry["num_classes"]))
         entry["classes"] = tuple(entry.get("classes", numbers))

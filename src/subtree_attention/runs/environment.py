@@ -86,7 +86,9 @@ def _commit() -> str | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(here.parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, encoding="utf-8", timeout=10
+        ).stdout.strip()
 
     try:
         if not git("ls-files", here.name):  # installed inside somebody else's repository
@@ -98,7 +100,7 @@ def _commit() -> str | None:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(
             line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
         )

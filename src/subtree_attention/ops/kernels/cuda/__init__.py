@@ -478,7 +478,9 @@ def _launch(
 
 @cache
 def _module(file: str, macros: tuple[tuple[str, str | int], ...], device: torch.device) -> Module:
-    return Module(files(__package__).joinpath(file).read_text(), dict(macros), device)
+    return Module(
+        files(__package__).joinpath(file).read_text(encoding="utf-8"), dict(macros), device
+    )
 
 
 @contextmanager
