@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 import numbers
 import operator
-from collections.abc import Iterable
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 MOST = 2**31 - 1
@@ -57,6 +63,82 @@ def integer(what: str, value: Any, least: int, most: int = MOST) -> int:
     return value
 
 
+def index(what: str, value: Any, count: int) -> int:
+    """Return `value` if it is one of 0 .. count - 1."""
+    if integer(what, value, 0, sys.maxsize) >= count:
+        raise ValueError(f"{what} {said(value)} is not there: they are 0 to {count - 1}")
+    return operator.index(value)
+
+
+def flag(what: str, value: Any) -> bool:
+    """Return `value` if it is true or false: the text "no" is neither."""
+    if not isinstance(value, bool) and type(value).__name__ != "bool":  # numpy's is one too
+        raise TypeError(f"{what} must be True or False, got {said(value)}")
+    return bool(value)
+
+
+def kind(what: str, value: Any, wanted: type | tuple[type, ...], words: str) -> Any:
+    """Return `value` if it is one of the types `wanted`, which `words` name."""
+    if not isinstance(value, wanted):
+        raise TypeError(f"{what} must be {words}, got {said(value)}")
+    return value
+
+
+def path(what: str, value: Any) -> Path:
+    """A file or folder by what a user calls it."""
+    value = kind(what, value, (str, os.PathLike), "a path")
+    if not os.fspath(value) or "\0" in os.fspath(value):
+        raise ValueError(f"{what} must be a path, got {said(value)}")
+    return Path(value)
+
+
+def name(what: str, value: Any) -> str:
+    """Return `value` if folders can be named after it."""
+    text = kind(what, value, str, "a text")
+    if not text.strip() or text in (".", "..") or re.search(r"[/\\\x00-\x1f\x7f]", text):
+        raise ValueError(
+            f"{what} must be a name without slashes and control characters, got {said(text)}"
+        )
+    if len(text.encode(errors="replace")) > 200:
+        raise ValueError(f"{what} must be a name of at most 200 bytes, got {said(text)}")
+    return text
+
+
+def device(value: Any) -> torch.device:
+    """A device by its name: one that this machine has."""
+    import torch
+
+    kind("device", value, (str, torch.device), "cpu, cuda or auto")
+    try:
+        chosen = torch.device(value)
+    except RuntimeError:
+        raise ValueError(f"unknown device {said(value)}: use cpu, cuda or auto") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device '{value}' was asked for, but torch sees no GPU: use cpu or auto")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device '{value}': torch sees {torch.cuda.device_count()}")
+    return chosen
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether it says that memory did not suffice; torch says that of the CPU's in many ways."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    signs = ("can't allocate memory", "not enough memory", "Storage size calculation overflowed")
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in signs)
+
+
+@contextmanager
+def fits(what: str) -> Iterator[None]:
+    """Where a user's numbers decide how much memory is taken: say so, if there is not that much."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not out_of_memory(error) or type(error).__name__ == "OutOfMemoryError":  # CUDA's stays
+            raise
+        raise MemoryError(f"{what} does not fit into memory: ask for less") from None
+
+
 def finite(what: str, values: Tensor) -> None:
     """Refuse NaN and infinity. It looks at values, so it belongs where data enters only."""
     if values.is_floating_point() and not bool(values.isfinite().all()):
@@ -64,12 +146,25 @@ def finite(what: str, values: Tensor) -> None:
         raise ValueError(f"{what} must be finite, but {bad} of {values.numel()} values are not")
 
 
+def tensor(what: str, values: Any) -> Tensor:
+    """Return `values` if it is a tensor."""
+    if not hasattr(values, "is_floating_point") or not hasattr(values, "layout"):  # without torch
+        raise TypeError(f"{what} must be a torch.Tensor, got {type(values).__name__}")
+    return values
+
+
 def floating(what: str, values: Any) -> None:
     """Refuse whatever is not a tensor of floating-point numbers."""
-    if not hasattr(values, "is_floating_point"):  # a tensor, without importing torch
-        raise TypeError(f"{what} must be a torch.Tensor, got {type(values).__name__}")
-    if not values.is_floating_point():
+    if not tensor(what, values).is_floating_point():
         raise TypeError(f"{what} must hold floating-point numbers, got {values.dtype}")
+
+
+def whole(what: str, values: Any) -> Tensor:
+    """Return `values` if it is a tensor of integers: nothing is cut off, and a mask is none."""
+    inexact = tensor(what, values).is_floating_point() or values.is_complex()
+    if inexact or str(values.dtype) == "torch.bool":
+        raise TypeError(f"{what} must hold integers, got {values.dtype}")
+    return values
 
 
 def shape(values: Tensor) -> str:

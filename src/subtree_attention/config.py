@@ -53,10 +53,12 @@ class Settings:
                 _check.integer(name, value, int(least or 0), about.metadata["most"])
             elif kind is float:
                 _check.number(name, value, least or 0.0, below or math.inf)
-            elif kind is bool and not isinstance(value, bool):
-                raise TypeError(f"{name} must be true or false, got {_check.said(value)}")
+            elif kind is bool:
+                _check.flag(name, value)
             elif about.metadata.get("words"):
                 _check.known(name, value, about.metadata["words"])
+            elif kind is str:
+                _check.name(name, value)
 
     def words(self, name: str) -> str:
         """What the value of a setting means, in words; the value itself where there are none."""
@@ -205,6 +207,14 @@ class Config:
     task: Any = NodeClassification()
     fit: FitSettings = FitSettings()
 
+    def __post_init__(self) -> None:
+        kinds = {"data": DataSettings, "fit": FitSettings}
+        for part, some in self.parts():
+            wrong = not isinstance(some, kinds.get(part, Settings))
+            if wrong or (part not in kinds and not some.name):  # a model and a task have one
+                hint = "Config.of(graph, hops=5) makes a configuration of plain settings"
+                raise TypeError(f"{part} must be settings, got {_check.said(some)}: {hint}")
+
     @classmethod
     def of(cls, graph: str, **settings: Any) -> Config:
         """The defaults for a graph with some settings changed, by their plain names."""
@@ -236,7 +246,7 @@ class Config:
 
     def differences(self, other: Config) -> list[str]:
         """The settings that the other one has otherwise, in words."""
-        ours, theirs = self.flat(), other.flat()
+        ours, theirs = self.flat(), _check.kind("other", other, Config, "a Config").flat()
         names = dict.fromkeys([*ours, *theirs])
         return [
             f"{name} {ours.get(name)!r}, not {theirs.get(name)!r}"
@@ -256,10 +266,13 @@ class Config:
     def from_dict(cls, content: Any) -> Config:
         """The inverse of `to_dict`, also of older formats; what does not exist is an error."""
         content = upgrade("configuration", content)
-        if not isinstance(content, dict) or "graph" not in content.get("data", {}):
+        data = content.get("data") if isinstance(content, dict) else None
+        if not isinstance(data, dict) or "graph" not in data:
             raise ValueError("a configuration is a table of settings, 'graph' among them")
-        for name in content:
+        for name, part in content.items():
             _check.known("part", name, ["format", "data", "model", "task", "fit"])
+            if name != "format" and not isinstance(part, dict):
+                raise ValueError(f"{name} must be a table of settings, got {_check.said(part)}")
 
         def made(part: str, kind: type[Settings]) -> Any:
             given = {key: value for key, value in content.get(part, {}).items() if key != "name"}
@@ -271,5 +284,5 @@ class Config:
             name = content.get(part, {}).get("name", next(iter(table)))
             return made(part, table[_check.known(part, name, table)])
 
-        data, fit = made("data", DataSettings), made("fit", FitSettings)
-        return cls(data, named("model", MODELS), named("task", TASKS), fit)
+        model, task = named("model", MODELS), named("task", TASKS)
+        return cls(made("data", DataSettings), model, task, made("fit", FitSettings))

@@ -6,6 +6,7 @@ compressed rows, built once; the operator needs nothing else of a graph.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable
 from functools import cache, partial
@@ -27,6 +28,12 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
+MOST_NODES = math.isqrt(2**63 - 1)
+"""As many as have pairs that int64 can count."""
+MOST_WEIGHT = torch.finfo(torch.float32).max
+LEAST_WEIGHT = 1e-300
+"""What all edge weights may add up to, and what one that is not 0 must be: else the transition
+would overflow."""
 _MADE = "_made_"
 """How attributes begin that can be made again."""
 
@@ -97,24 +104,29 @@ class Graph:
     ) -> None:
         if transition is not None:
             _check.known("transition", transition, TRANSITIONS)
+        self_loops = _check.flag("self_loops", self_loops)
         with torch.inference_mode(False):  # a graph outlives the mode in which it was made
             source, target, weight, implied = _read_adjacency(edge_index, edge_weight)
             num_nodes = _count_nodes(source, target, num_nodes, implied)
-            _check_weights(weight, source, transition)
-            if self_loops:
-                source, target, weight = _add_self_loops(source, target, weight, num_nodes)
-            csr = _compressed(target, source, weight, num_nodes)
-            self._set(*csr, transition, self_loops)
+            check_weights(weight, transition)
+            with _check.fits(f"a graph of {num_nodes:,} nodes"):
+                if self_loops:
+                    source, target, weight = _add_self_loops(source, target, weight, num_nodes)
+                csr = _compressed(target, source, weight, num_nodes)
+                self._set(*csr, transition, self_loops)
 
     @classmethod
     def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
         """The graph of a `Dataset` or a PyG `Data`: its `edge_index` and `edge_weight` if it has
         one, or its `adj_t`, as `ToSparseTensor` makes it."""
-        adj_t = getattr(data, "adj_t", None)
-        if data.edge_index is None and adj_t is not None:
-            return cls(adj_t, data.num_nodes, None, transition, self_loops)
-        weight = getattr(data, "edge_weight", None)
-        return cls(data.edge_index, data.num_nodes, weight, transition, self_loops)
+        if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
+            raise TypeError(f"a graph is a Dataset or a PyG Data, got {type(data).__name__}")
+        edges, weight = data.edge_index, getattr(data, "edge_weight", None)
+        if edges is None and getattr(data, "adj_t", None) is not None:
+            edges, weight = data.adj_t, None
+        if edges is None:
+            raise ValueError("the graph has no edges: it needs edge_index, or adj_t")
+        return cls(edges, data.num_nodes, weight, transition, self_loops)
 
     @classmethod
     def from_csr(
@@ -124,7 +136,7 @@ class Graph:
         edge_weight: Tensor | None = None,
         transition: str | None = "rw",
     ) -> Graph:
-        """The graph of an adjacency in compressed rows, which nobody checks.
+        """The graph of an adjacency in compressed rows, whose values nobody checks.
 
         Args:
             rowptr: `[N + 1]`; the entries of row i, which receives, are `rowptr[i]` to
@@ -133,6 +145,14 @@ class Graph:
             edge_weight: `[E]`, finite, and not negative with a transition.
             transition: as in :class:`Graph`.
         """
+        if transition is not None:
+            _check.known("transition", transition, TRANSITIONS)
+        if _check.whole("rowptr", rowptr).dim() != 1 or not rowptr.numel():
+            raise ValueError(f"rowptr must have shape [N + 1], got {_check.shape(rowptr)}")
+        if _check.whole("col", col).dim() != 1:
+            raise ValueError(f"col must have shape [E], got {_check.shape(col)}")
+        if edge_weight is not None:
+            _check_weight_shape(edge_weight, col.numel())
         graph = object.__new__(cls)
         with torch.inference_mode(False):
             graph._set(rowptr, col, edge_weight, transition, False)
@@ -170,6 +190,7 @@ class Graph:
 
     def matrix(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A`, rows receive."""
+        _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
         return CSR(*self._receive[:2], self._entries(dtype)[0])
 
     def transpose(self, dtype: torch.dtype = torch.float32) -> CSR:
@@ -201,10 +222,13 @@ class Graph:
         Args:
             nodes: `[n]` different indices, or a mask `[N]`.
         """
-        nodes = torch.as_tensor(nodes, device=self.device)
+        expected = "nodes must be whole numbers [n] or a mask [N]"
+        try:
+            nodes = torch.as_tensor(nodes, device=self.device)
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            raise TypeError(f"{expected}, got {_check.said(nodes)}") from None
         if nodes.dim() != 1 or nodes.is_floating_point() or nodes.is_complex():
-            got = f"{nodes.dtype} {_check.shape(nodes)}"
-            raise TypeError(f"nodes must be whole numbers [n] or a mask [N], got {got}")
+            raise TypeError(f"{expected}, got {nodes.dtype} {_check.shape(nodes)}")
         if nodes.dtype == torch.bool:
             if len(nodes) != self.num_nodes:
                 raise ValueError(f"a mask of {len(nodes)} nodes, but there are {self.num_nodes}")
@@ -232,7 +256,7 @@ class Graph:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
         """The same graph on another device; itself if it is there already."""
-        device = torch.device(device)
+        device = _check.device(device)
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         if device == self.device:
@@ -328,17 +352,18 @@ def _read_adjacency(
         return _from_matrix(row, col, values, adjacency.sparse_sizes(), edge_weight)
     if isinstance(adjacency, Tensor):
         if adjacency.layout != torch.strided:
+            _check_square(adjacency.shape)
             coo = adjacency.to_sparse_coo().coalesce()
             row, col = coo.indices()
             return _from_matrix(row, col, coo.values(), coo.shape, edge_weight)
         return _from_edge_index(adjacency, edge_weight)
     if hasattr(adjacency, "tocoo"):  # scipy.sparse, whose rows are sources
+        _check_square(adjacency.shape)
         coo = adjacency.tocoo()
-        row, col = (
-            torch.from_numpy(coo.row.astype("int64")),
-            torch.from_numpy(coo.col.astype("int64")),
-        )
-        values = torch.from_numpy(coo.data * 1.0)
+        if coo.dtype.kind not in "biuf":
+            raise TypeError(f"the adjacency matrix must hold real numbers, got {coo.dtype}")
+        row, col = (torch.from_numpy(ends.astype("int64")) for ends in (coo.row, coo.col))
+        values = torch.from_numpy(coo.data.astype("float64"))
         return _from_matrix(col, row, values, coo.shape, edge_weight)
     raise TypeError(
         "the adjacency must be an edge_index tensor of shape [2, E], a SparseTensor, or a "
@@ -349,18 +374,13 @@ def _read_adjacency(
 def _from_edge_index(
     edge_index: Tensor, edge_weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
-    dtype = edge_index.dtype
-    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
-        raise TypeError(f"edge_index must hold integers, got {edge_index.dtype}")
+    _check.whole("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")
+    if edge_index.device.type == "meta":
+        raise ValueError("edge_index is on the device meta, which holds no values")
     if edge_weight is not None:
-        _check.floating("edge_weight", edge_weight)
-        if edge_weight.shape != edge_index.shape[1:]:
-            raise ValueError(
-                f"edge_weight must have shape [{edge_index.size(1)}], one weight per edge, "
-                f"got {_check.shape(edge_weight)}"
-            )
+        _check_weight_shape(edge_weight, edge_index.size(1))
         edge_weight = edge_weight.to(edge_index.device)
     sizes = getattr(edge_index, "sparse_size", lambda: (None, None))()  # PyG's EdgeIndex
     known_sizes = [size for size in sizes if size is not None]
@@ -374,11 +394,27 @@ def _from_matrix(
     """Edges of a square matrix whose rows receive."""
     if edge_weight is not None:
         raise ValueError("a sparse matrix brings its own weights: leave edge_weight out")
-    if len(sizes) != 2 or sizes[0] != sizes[1]:
-        raise ValueError(f"the adjacency matrix must be square, got {list(sizes)}")
+    _check_square(sizes)
+    if values is not None and (values.is_complex() or values.dim() != 1):
+        got = f"{values.dtype} {_check.shape(values)}"
+        raise TypeError(f"the adjacency matrix must hold a real number for each edge, got {got}")
     if values is not None and not values.is_floating_point():
         values = values.double()
     return col.long(), row.long(), values, int(sizes[0])
+
+
+def _check_square(sizes: Any) -> None:
+    if len(sizes) != 2 or sizes[0] != sizes[1]:
+        raise ValueError(f"the adjacency matrix must be square, got {list(sizes)}")
+
+
+def _check_weight_shape(weight: Any, num_edges: int) -> None:
+    _check.floating("edge_weight", weight)
+    if weight.shape != (num_edges,):
+        raise ValueError(
+            f"edge_weight must have shape [{num_edges}], one weight per edge, "
+            f"got {_check.shape(weight)}"
+        )
 
 
 def _count_nodes(source: Tensor, target: Tensor, num_nodes: int | None, implied: int | None) -> int:
@@ -388,26 +424,41 @@ def _count_nodes(source: Tensor, target: Tensor, num_nodes: int | None, implied:
         low, high = min(ends), max(ends)
     if low < 0:
         raise ValueError(f"edge_index holds the negative index {low}")
+    if high >= MOST_NODES:
+        raise ValueError(f"edge_index holds the index {high}: at most {MOST_NODES:,} nodes")
     if num_nodes is None:
         return max(high + 1, implied or 0)
-    _check.integer("num_nodes", num_nodes, 0)
+    _check.integer("num_nodes", num_nodes, 0, MOST_NODES)
     if high >= num_nodes or (implied or 0) > num_nodes:
         found = f"index {high}" if high >= num_nodes else f"a matrix of {implied} nodes"
         raise ValueError(f"num_nodes={num_nodes}, but the adjacency has {found}")
     return num_nodes
 
 
-def _check_weights(weight: Tensor | None, source: Tensor, transition: str | None) -> None:
-    if weight is None:
+def check_weights(weight: Tensor | None, transition: str | None) -> None:
+    """Refuse edge weights [E] whose transition matrix would not be finite, or negative."""
+    if weight is None or not weight.numel():
         return
     if weight.requires_grad:
         raise ValueError(
             "edge weights are constants of the walk and get no gradient: pass edge_weight.detach()"
         )
-    _check.finite("edge_weight", weight)
-    if transition is not None and source.numel() and float(weight.min()) < 0:
+    size = weight.double().abs()
+    looks = size.sum(), size.where(size > 0, math.inf).min(), weight.min().double()
+    total, smallest, least = torch.stack(looks).tolist()  # one answer, as above
+    if not total <= MOST_WEIGHT:
+        _check.finite("edge_weight", weight)
         raise ValueError(
-            f"transition '{transition}' needs non-negative edge weights, got {float(weight.min())};"
+            f"edge weights must add up to {MOST_WEIGHT:.3g} at most, which is as far as float32 "
+            f"goes, got {total:.3g}: scale them"
+        )
+    if smallest < LEAST_WEIGHT:
+        raise ValueError(
+            f"an edge weight must be 0 or at least {LEAST_WEIGHT:g}, got {smallest:.3g}: scale them"
+        )
+    if transition is not None and least < 0:
+        raise ValueError(
+            f"transition '{transition}' needs non-negative edge weights, got {least};"
             " transition=None takes weights as they are"
         )
 

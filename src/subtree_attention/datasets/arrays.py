@@ -15,8 +15,9 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from .dataset import Dataset
-from .features import compact, from_scipy
+from .. import _check
+from .dataset import Dataset, class_names, texts
+from .features import compact, float32, from_scipy
 from .splits import MASKS, own_codes
 from .tables.columns import Matrix
 from .tables.schema import ColumnLine, TableNotes, TableSchema
@@ -45,7 +46,7 @@ def from_pyg(data: Data) -> Dataset:
         if not isinstance(data.get(name), Tensor):
             raise ValueError(f"the graph has no {name}: it needs x, edge_index and y")
     parts = {name: data.get(name) for name in ("x", "edge_index", "y", *OPTIONAL)}
-    if data.y.shape == (data.x.size(0), 1):
+    if data.y.dim() == 2 and data.y.size(1) == 1:
         parts["y"] = data.y.flatten()
     masks = [name for name in MASKS if isinstance(data.get(name), Tensor)]
     if len(masks) == len(MASKS):
@@ -61,12 +62,14 @@ def from_npz(path: str | Path) -> Dataset:
     x [N, F] may also be sparse, in the parts x_data, x_indices, x_indptr and x_shape of a CSR
     matrix. Arrays of Python objects are refused, since opening them could run code.
     """
-    path = Path(path)
+    path = _check.path("path", path)
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except FileNotFoundError:
         raise ValueError(f"{path} does not exist") from None
+    except MemoryError:
+        raise MemoryError(f"{path}: an array in it does not fit into memory") from None
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} cannot be read as .npz: {error}") from None
     x = "x_data" if "x_data" in arrays else "x"
@@ -80,27 +83,43 @@ def from_npz(path: str | Path) -> Dataset:
     for name in ("edge_index", "y"):
         if arrays[name].dtype.kind not in "iu":
             raise ValueError(f"{path}: {name} must hold whole numbers, not {arrays[name].dtype}")
-        parts[name] = torch.from_numpy(arrays[name].astype(np.int64))
+        whole = arrays[name].astype(np.int64)
+        if not np.array_equal(whole, arrays[name]):
+            raise ValueError(f"{path}: {name} holds numbers that int64 does not reach")
+        parts[name] = torch.from_numpy(whole)
     for name in ("edge_weight", *MASKS):
         if name in arrays:
-            parts[name] = torch.from_numpy(arrays[name])
+            parts[name] = _tensor(name, arrays[name], path)
     return _from_tensors(str(path), parts)
 
 
 def _from_tensors(source: str, parts: dict[str, Any], unused: Sequence[str] = ()) -> Dataset:
     """Put the parts together, by their names, which checks them; `unused` is only told of."""
+    try:
+        return _checked(source, parts, unused)._with(source=source)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def _checked(source: str, parts: dict[str, Any], unused: Sequence[str]) -> Dataset:
     x, y, weight, ids = parts["x"], parts["y"], parts["edge_weight"], parts["ids"]
+    if x.dim() != 2:
+        raise ValueError(f"x must be [N, F], got {_check.shape(x)}")
     num_nodes = x.size(0)
-    if y.shape != (num_nodes,) or y.dtype.is_floating_point:
-        raise ValueError(f"{source}: y must be a whole number for each of {num_nodes} nodes")
+    if y.shape != (num_nodes,) or y.is_floating_point() or y.is_complex():
+        raise ValueError(f"y must be a whole number for each of {num_nodes} nodes")
     y = y.long().clamp(min=-1)
+    classes = class_names(parts["classes"], y)
     count = int(y.max()) + 1 if num_nodes else 0
-    classes = _texts(range(count) if parts["classes"] is None else parts["classes"])
     if len(classes) != count:
-        raise ValueError(f"{source}: {len(classes)} names of classes for {count} classes in y")
+        raise ValueError(f"{len(classes)} names of classes for {count} classes in y")
     if count < 2:
-        raise ValueError(f"{source}: y holds {count} class{'es' * (not count)}: two are needed")
-    known, edges = int((y >= 0).sum()), parts["edge_index"]
+        raise ValueError(f"y holds {count} class{'es' * (not count)}: two are needed")
+    known, edges = int((y >= 0).sum()), _check.whole("edge_index", parts["edge_index"])
+    if edges.dim() != 2:
+        raise ValueError(f"edge_index must be [2, E], got {_check.shape(edges)}")
+    if weight is not None:
+        weight = float32("edge_weight", _check.tensor("edge_weight", weight).flatten())
     words = [
         f"{source}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes",
         f"{edges.size(-1):,} edges, as they are",
@@ -109,43 +128,51 @@ def _from_tensors(source: str, parts: dict[str, Any], unused: Sequence[str] = ()
         why = "a split is all three masks; weights of edges are edge_weight"
         words.append(f"not used: {', '.join(unused)} ({why})")
     masks = {name: parts[name] for name in MASKS if name in parts}
+    splits = {"own": _codes(masks, y)} if masks else {}
+    shared = sum(int(((codes & (codes - 1)) > 0).sum()) for codes in splits.values())
+    if shared:  # more than one bit of a code is set
+        words.append(f"{shared:,} nodes are in several parts of the split: scores are not honest")
     return Dataset(
         x=compact(x),
         edge_index=edges.long(),
         y=y,
-        edge_weight=None if weight is None else weight.float().flatten(),
-        classes=tuple(classes),
-        ids=None if ids is None else _texts(ids),
-        splits={"own": _codes(masks, y, source)} if masks else {},
+        edge_weight=weight,
+        classes=classes,
+        ids=None if ids is None else texts("ids", ids),
+        splits=splits,
         schema=TableSchema("id", None, None, True, (Matrix("x", x.size(1)),)),
         notes=TableNotes([ColumnLine("x", "matrix", x.size(1), 0)], words),
-        source=source,
     )
 
 
-def _codes(masks: dict[str, Tensor], y: Tensor, source: str) -> Tensor:
+def _codes(masks: dict[str, Tensor], y: Tensor) -> Tensor:
     """A split by three masks, of nodes with a label."""
     if len(masks) < len(MASKS):
-        raise ValueError(f"{source}: {', '.join(masks)} alone is no split; it needs all of {MASKS}")
+        raise ValueError(f"{', '.join(masks)} alone is no split; it needs all of {MASKS}")
     for name, mask in masks.items():
         if mask.shape != y.shape or mask.dtype != torch.bool:
-            raise ValueError(f"{source}: {name} must be true or false for each of the nodes")
+            raise ValueError(f"{name} must be true or false for each of the nodes")
     return own_codes(*(masks[name] & (y >= 0) for name in MASKS))
 
 
-def _texts(values: Any) -> list[str]:
-    values = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
-    return [str(value) for value in values]
+def _tensor(name: str, array: np.ndarray, path: Path) -> Tensor:
+    """An array of numbers, or of true and false, as it is."""
+    if array.dtype.kind not in "biufc":
+        raise ValueError(f"{path}: {name} must hold numbers, not {array.dtype}")
+    try:
+        return torch.from_numpy(array)
+    except TypeError:  # a type that torch does not have, such as float128
+        raise ValueError(f"{path}: {name} must hold numbers, not {array.dtype}") from None
 
 
 def _features(arrays: dict[str, np.ndarray], path: Path) -> Tensor:
     if "x_data" not in arrays:
-        return torch.from_numpy(arrays["x"].astype(np.float32))
+        return _tensor("x", arrays["x"], path)
     try:
         parts = tuple(arrays[f"x_{part}"] for part in ("data", "indices", "indptr"))
         matrix = scipy.sparse.csr_matrix(parts, shape=tuple(arrays["x_shape"].tolist()))
         matrix.check_format(full_check=True)
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{path}: x_data, x_indices, x_indptr, x_shape are no CSR: {error}"
         ) from None

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +23,12 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import index_dtype
+from ..graph import check_weights, index_dtype
 from ..io import FileError, read_json, read_tensors, write_tensors
 from .encoding import check_number, encoding_of
 from .features import append_columns, crc32, from_named_parts, named_parts, values_of
 from .registry import info
-from .splits import MASKS, Split, known_split, labelled_split, own_codes, random_split
+from .splits import BITS, MASKS, Split, known_split, labelled_split, own_codes, random_split
 from .tables.schema import TableNotes, TableSchema
 
 if TYPE_CHECKING:
@@ -77,11 +78,8 @@ class Dataset:
     kept_in: Path | None = None
 
     def __post_init__(self) -> None:
-        classes: Iterable[Any] = self.classes
-        if not classes and isinstance(self.y, Tensor) and self.y.numel():
-            classes = range(int(self.y.max()) + 1)
-        object.__setattr__(self, "classes", tuple(map(str, classes)))
         try:
+            object.__setattr__(self, "classes", class_names(self.classes, self.y))
             for good, words in _requirements(self):
                 if not good:
                     raise ValueError(words)
@@ -138,7 +136,8 @@ class Dataset:
             seed: of a random split; for "own" of the registry, which of the graph's splits.
         """
         if self.own:
-            kind = _check.known("split of a graph of one's own", kind or "B", ("A", "B", "own"))
+            kind = "B" if kind is None else kind
+            _check.known("split of a graph of one's own", kind, ("A", "B", "own"))
         else:
             kind = known_split(kind, info(self.name))
         if kind in self.splits:
@@ -172,10 +171,12 @@ class Dataset:
 
     def id(self, node: int) -> str:
         """What a node is called."""
+        node = _check.index("node", node, self.num_nodes)
         return str(node) if self.ids is None else self.ids[node]
 
     def find(self, id: str) -> int:
         """The number of a node; near ids if there is none of that name."""
+        _check.kind("the id of a node", id, str, "a text")
         if self.ids is None:
             if id.isdecimal() and int(id) < self.num_nodes:
                 return int(id)
@@ -190,14 +191,15 @@ class Dataset:
 
     def find_class(self, name: str | int) -> int:
         """The number of a class, by its name or number."""
-        name = str(name)
+        if not isinstance(name, str):
+            name = str(_check.integer("class", name, 0))
         if name not in self.classes and name.isdecimal() and int(name) < self.num_classes:
             return int(name)
         return self.classes.index(_check.known("class", name, self.classes))
 
     def label(self, node: int) -> str | None:
         """The name of its class; None where that is not known."""
-        number = int(self.y[node])
+        number = int(self.y[_check.index("node", node, self.num_nodes)])
         return None if number < 0 else self.classes[number]
 
     def __repr__(self) -> str:
@@ -210,6 +212,7 @@ class Dataset:
 
     def to(self, device: str | torch.device) -> Dataset:
         """The same graph with its tensors on another device."""
+        device = _check.device(device)
         tensors = ("x", "edge_index", "y", "edge_weight", "encoding")
         there = {n: None if (t := getattr(self, n)) is None else t.to(device) for n in tensors}
         splits = {kind: codes.to(device) for kind, codes in self.splits.items()}
@@ -222,6 +225,8 @@ class Dataset:
         """
         from torch_geometric.data import Data
 
+        if split is not None:
+            _check.kind("split", split, Split, "a Split, as Dataset.split gives it")
         own = self.splits.get("own")
         if split is None and own is not None and own.size(1) == 1:
             split = Split.from_codes(own[:, 0])
@@ -240,14 +245,15 @@ class Dataset:
     def save(self, path: str | Path) -> None:
         """Write the file that `read` reads, all or nothing."""
         tensors, header = _parts(self)
-        write_tensors(Path(path), tensors, header)
+        write_tensors(_check.path("path", path), tensors, header)
 
     def renamed(self, name: str) -> Dataset:
         """The same graph under another name."""
-        return self._with(name=name)
+        return self._with(name=_check.name("the name of a graph", name))
 
     def same_as(self, other: Dataset) -> bool:
         """Whether all is the same that numbers depend on, and what they are called."""
+        _check.kind("other", other, Dataset, "a Dataset")
         ours, theirs = _numbers(self), _numbers(other)
         same = ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
         return same and (self.ids, self.classes) == (other.ids, other.classes)
@@ -272,7 +278,8 @@ def read(path: str | Path) -> Dataset:
 
     A folder holds it as graph.safetensors. If anything does not fit, it is a `FileError`.
     """
-    path = Path(path) / FILE if Path(path).is_dir() else Path(path)
+    path = _check.path("path", path)
+    path = path / FILE if path.is_dir() else path
     if not path.exists():
         raise FileError(f"{path} is missing: the graph is not there")
     tensors, header = read_tensors(path)
@@ -294,6 +301,34 @@ def read(path: str | Path) -> Dataset:
 
 # ------------------------------------------------------------------------------------ validator
 
+FEW_CLASSES = 1_000
+"""So many classes any graph may have; more only where it has a node for each."""
+
+
+def class_names(names: Any, y: Any) -> tuple[str, ...]:
+    """The names of the classes as texts; by default the numbers of those in y [N].
+
+    A label is a number that anybody can write: it alone does not make that many names.
+    """
+    largest = int(y.max()) if _check.tensor("y", y).numel() and not y.is_complex() else -1
+    if largest >= max(FEW_CLASSES, y.numel()):
+        raise ValueError(
+            f"y holds the label {largest:,}, but there are {y.numel():,} nodes: classes are "
+            "numbered from 0"
+        )
+    if names is None or (isinstance(names, tuple | list) and not names):
+        return tuple(str(number) for number in range(largest + 1))
+    return tuple(texts("classes", names))
+
+
+def texts(what: str, values: Any) -> list[str]:
+    """Names of things as texts, whatever list they come as."""
+    if hasattr(values, "tolist"):  # an array or a tensor
+        values = values.tolist()
+    if not isinstance(values, list | tuple | range):
+        raise TypeError(f"{what} must be a list of names, got {_check.said(values)}")
+    return [str(value) for value in values]
+
 
 def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     """Whether a thing fits, and in words what it must be; each may rely on those before it.
@@ -301,6 +336,15 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     Above all nothing may lead out of an array.
     """
     x, edges, weight, y, encoding = data.x, data.edge_index, data.edge_weight, data.y, data.encoding
+    _check.name("the name of a graph", data.name)
+    _check.flag("own", data.own)
+    _check.kind("splits", data.splits, dict, "a dictionary of kinds")
+    _check.kind("source", data.source, str, "a text")
+    _check.kind("schema", data.schema, (TableSchema, type(None)), "a TableSchema")
+    _check.kind("notes", data.notes, (TableNotes, type(None)), "TableNotes")
+    _check.kind("kept_in", data.kept_in, (Path, type(None)), "a Path")
+    for what, tensor in {"edge_index": edges, **data.splits}.items():
+        _check.tensor(what, tensor)
     _check.floating("x", x)
     got = f"{x.dtype} {_check.shape(x)}"
     yield x.dim() == 2 and x.dtype == torch.float32, f"x must be float32 [N, F], got {got}"
@@ -312,9 +356,11 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     yield pairs, "edge_index must be int64 [2, E]"
     yield _within(edges, 0, n), f"edge_index names a node outside 0..{n - 1}"
     if weight is not None:
+        _check.floating("edge_weight", weight)
         fits = weight.shape == edges.shape[1:] and weight.dtype == torch.float32
         fits = fits and bool(((weight >= 0) & weight.isfinite()).all())
         yield fits, "edge_weight must be a number of at least 0 for each edge"
+        check_weights(weight, "rw")
 
     if not data.own:
         info(data.name)  # refuses one that is not of the registry
@@ -336,9 +382,14 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
         yield fits, f"{split} must be int8 [{n}, S]"
         yield _within(codes, 0, 8), f"{split} holds codes that mean nothing"
         yield not bool(codes[y < 0].any()), f"{split} names nodes without a label"
+        parts = [(name, codes & bit > 0) for name, bit in zip(MASKS, BITS, strict=True)]
+        for (one, first), (other, second) in combinations(parts, 2):
+            same = data.own & (first == second).all(0) & first.any(0)
+            yield not bool(same.any()), f"{split} has the same nodes in {one} and {other}"
     columns = width if data.schema is None else data.schema.width
     yield width == columns, f"{width} features, but columns for {columns}"
     if encoding is not None:
+        _check.floating("encoding", encoding)
         fits = encoding.shape[:-1] == (n,) and encoding.dtype == torch.float32
         yield fits, f"encoding must be float32 [{n}, m]"
         _check.finite("encoding", encoding)
@@ -386,8 +437,8 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         schema=None if schema is None else TableSchema.from_dict(schema),
         notes=None if notes is None else TableNotes.from_dict(notes),
         encoding=tensors.get("encoding"),
-        own=bool(header["own"]),
-        name=str(header["name"]),
+        own=header["own"],
+        name=header["name"],
     )._with(source=str(header["source"]))
 
 

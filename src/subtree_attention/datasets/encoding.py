@@ -74,7 +74,8 @@ class LaplacianEncoding:
         self.m = check_number(m)
 
     def __call__(self, data: Data) -> Data:
-        if data.edge_index is None or data.num_nodes is None:
+        edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
+        if edges is None or nodes is None:
             raise ValueError("the Laplacian encoding needs a graph with edge_index and num_nodes")
         data, encoding = copy(data), encoding_of(data.edge_index, data.num_nodes, self.m)
         data.laplacian_encoding = encoding
@@ -123,7 +124,13 @@ def laplacian_eigenvectors(
     Returns:
         Vectors [N, m] and eigenvalues [m], float64; columns that do not exist are 0 and NaN.
     """
-    vectors = np.zeros((num_nodes, m))
+    num_nodes, m = _check.integer("num_nodes", num_nodes, 0), check_number(m)
+    try:
+        vectors = np.zeros((num_nodes, m))
+    except MemoryError:
+        raise MemoryError(
+            f"{m:,} eigenvectors of {num_nodes:,} nodes do not fit into memory: ask for fewer"
+        ) from None
     values = np.full(m, np.nan)
     if m == 0:
         return vectors, values

@@ -61,6 +61,8 @@ def crc32(tensor: Tensor, start: int = 0) -> int:
 
 def from_scipy(matrix: scipy.sparse.csr_matrix) -> Tensor:
     """A scipy matrix [N, F] as a float32 CSR tensor without stored zeros or duplicates."""
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f"x must hold real numbers, got {matrix.dtype}")
     matrix = scipy.sparse.csr_matrix(matrix, dtype=np.float32)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
@@ -84,11 +86,31 @@ def values_of(x: Tensor) -> Tensor:
     return x.values() if is_csr(x) else x
 
 
+def float32(what: str, values: Tensor) -> Tensor:
+    """Real numbers as float32; one that is too large for it is named with its place."""
+    if values.is_complex():
+        raise TypeError(f"{what} must hold real numbers, got {values.dtype}")
+    rounded = values.to(torch.float32)
+    if values.dtype == torch.float64:
+        wrong = (rounded.isinf() & values.isfinite()).nonzero()
+        if len(wrong):
+            place = wrong[0].tolist()
+            names = ("row", "column") if len(place) == 2 else ("entry",) * len(place)
+            where = ", ".join(f"{name} {i}" for name, i in zip(names, place, strict=True))
+            raise ValueError(
+                f"{what} holds {float(values[tuple(place)]):g} in {where}, which is too large for "
+                f"float32 ({len(wrong):,} such values): scale it"
+            )
+    return rounded
+
+
 def compact(x: Tensor) -> Tensor:
     """Float32 features [N, F]: CSR if few entries are non-zero (`SPARSE_BELOW`), else dense."""
     if is_csr(x):
         return x
-    x = x.to(torch.float32)
+    if x.layout != torch.strided:
+        raise ValueError(f"x must be dense or CSR, got {x.layout}: use x.to_sparse_csr()")
+    x = float32("x", x)
     if int(torch.count_nonzero(x)) > SPARSE_BELOW * x.numel():
         return x.contiguous()
     # Block by block: the temporaries of a whole matrix would be as large as the matrix.

@@ -40,9 +40,11 @@ class Split(NamedTuple):
 
     def part(self, node: int) -> str | None:
         """Train, val or test; None for a node that is in no part."""
+        _check.index("node", node, len(self.train))
         return next((name for name, mask in self._asdict().items() if bool(mask[node])), None)
 
     def to(self, device: str | torch.device) -> Split:
+        device = _check.device(device)
         return Split(*(mask.to(device) for mask in self))
 
     @classmethod
@@ -71,8 +73,10 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
     Returns:
         Train, validation and test masks, bool [N] each. Every node is in exactly one.
     """
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {protocol!r}")
+    num_nodes = _check.integer("num_nodes", num_nodes, 0)
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
+        got = _check.said(protocol)
+        raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {got}")
     # numpy's generator: the same splits whatever the version of torch.
     generator = np.random.default_rng(_check.integer("seed", seed, 0, _check.MOST_SEED))
     order = torch.from_numpy(generator.permutation(num_nodes))
@@ -87,6 +91,8 @@ def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
     other arguments and the masks are those of `random_split`.
     """
     share, _ = PROTOCOLS[_check.known("protocol", protocol, PROTOCOLS)]
+    if _check.whole("labels", labels).dim() != 1:
+        raise ValueError(f"labels must have shape [N], got {_check.shape(labels)}")
     order = np.random.default_rng(_check.integer("seed", seed, 0, _check.MOST_SEED)).permutation(
         len(labels)
     )
@@ -111,7 +117,7 @@ def labelled_split(labels: Tensor, protocol: str, seed: int) -> Split:
 
 def known_split(split: str | None, graph: GraphInfo) -> str:
     """The split asked for, None meaning the protocol; `ValueError` if the graph has no such one."""
-    split = graph.protocol if split is None else split
+    split = graph.protocol if split is None else _check.kind("split", split, str, "a name")
     if split not in graph.splits:
         raise ValueError(
             f"graph {graph.name!r} has no split {split!r}; it has {', '.join(graph.splits)}"

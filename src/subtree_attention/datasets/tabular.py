@@ -11,10 +11,11 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from .. import _check
 from .dataset import Dataset
 from .features import from_scipy, is_csr, to_scipy
 from .splits import own_codes
-from .tables.edges import Edges, find_ends, read_edges, simple
+from .tables.edges import Edges, different_columns, find_ends, read_edges, simple
 from .tables.infer import fit_columns
 from .tables.labels import find_classes, rare, read_labels, read_split
 from .tables.lazy import pl
@@ -62,10 +63,12 @@ def from_tables(
         A graph whose `schema` says how columns became features, and whose `notes` say what was
         done; y is -1 where the label is not known.
     """
+    directed = _check.flag("directed", directed)
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
-    id = id or ("id" if "id" in people.frame.columns else people.frame.columns[0])
+    if id is None:
+        id = "id" if "id" in people.frame.columns else people.frame.columns[0]
+    taken = different_columns(id=id, target=target, split_column=split_column)
     ids = read_ids(people, id)
-    taken = {name for name in (id, target, split_column) if name is not None}
     ends = find_ends(links, source, dest, weight)
     classes = [] if target is None else find_classes(people, target)
     columns, left_out = fit_columns(people, features, taken)
@@ -93,6 +96,7 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
 
     The new nodes are the last ones; there is no split.
     """
+    _check.kind("dataset", dataset, Dataset, "a Dataset")
     old = pl.Series(dataset.node_ids, dtype=pl.String)
     schema, people, ids, found = _other_tables(dataset, nodes, edges, unknown_ends, old)
     x, y, notes = _nodes(schema, dataset.classes, people, found)
@@ -121,6 +125,8 @@ def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Data
         target: attribute that holds the label.
         options: as in `from_tables`: weight (an attribute of edges), features, split_column.
     """
+    if not callable(getattr(graph, "is_directed", None)):
+        raise TypeError(f"graph must be a graph of networkx, got {_check.said(graph)}")
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     people = _attributes(nodes, {"id": [str(node) for node, _ in nodes]})
     ends = {"source": [str(edge[0]) for edge in edges], "target": [str(edge[1]) for edge in edges]}
@@ -164,7 +170,7 @@ def _other_tables(
 
     All columns must be there that the schema needs.
     """
-    schema = dataset.schema
+    schema = _check.kind("dataset", dataset, Dataset, "a Dataset").schema
     if schema is None or schema.ends is None:
         raise TableError("this model was not trained on a table of edges: predict from Python")
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")

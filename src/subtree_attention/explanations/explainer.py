@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _check, feature_maps, ops
 from ..nn import STAGNN, HeadMix, STAConv
-from ..nn.everywhere import check_batch
+from ..nn.everywhere import check_batch, count_graphs
 from ..nn.features import Features, as_features
 from ..nn.models import evaluating
 from .explanation import GLOBAL, Explanation, Level, select
@@ -80,7 +80,8 @@ class Explainer:
                 beside = conv.beside
                 self._beside = None if beside is None else _linear(beside, value)[0]
         if batch is not None:
-            check_batch(batch, graph.num_nodes, None)
+            batch = check_batch(batch, graph.num_nodes)
+            count_graphs(batch)  # refuses values that name none
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
         self._softmax, self._eps = feature_maps.is_softmax(conv.feature_map), conv.eps
         self._batch, self._walks = None if batch is None else batch.cpu(), Walks(graph)

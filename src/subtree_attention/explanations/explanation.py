@@ -172,11 +172,11 @@ class Explanation:
 
     def level(self, hop: int | str) -> Level:
         """The level of a hop, or `"global"`."""
-        for level in self.levels:
-            if level.hop == hop:
-                return level
-        hops = ", ".join(str(level.hop) for level in self.levels)
-        raise ValueError(f"there is no hop {hop!r} to explain: this model reads {hops}")
+        found = {level.hop: level for level in self.levels}
+        if isinstance(hop, int | str) and not isinstance(hop, bool) and hop in found:
+            return found[hop]
+        hops = ", ".join(map(str, found))
+        raise ValueError(f"there is no hop {_check.said(hop)} to explain: this model reads {hops}")
 
     def importance(self, cls: int) -> Tensor:
         """What each node adds to the logit of a class over all hops and heads, [N], signed."""
@@ -193,7 +193,7 @@ class Explanation:
         source is seen: all walks together are what the attention counts.
         """
         self.level(_check.integer("hop", hop, 0, _check.MOST_HOPS))  # or there is no such hop
-        if source not in self._reached[hop].nodes:
+        if _check.index("source", source, self.num_nodes) not in self._reached[hop].nodes:
             raise ValueError(f"no walk of {hop} steps leads from node {source} to {self.root}")
         if hop >= len(self._best):  # deeper levels cost most, and few ask for them
             self._best = self._walks.best(self._reached[: hop + 1])

@@ -25,11 +25,13 @@ class HopAggregation(Part):
     """
 
     sizes = ("hops", "heads", "channels")
+    hops: int
+    heads: int
+    channels: int
 
     def __init__(self, hops: int, heads: int, channels: int) -> None:
-        super().__init__()
-        self.hops, self.heads, self.channels = hops, heads, channels
-        self.width = channels
+        super().__init__(hops, heads, channels)
+        self.width = self.channels
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """Parameters that are not to be decayed: none, unless they weigh hops."""
@@ -159,7 +161,7 @@ def build(
     shape, gates, kinds = (hops + 1, heads), GATES, AGGREGATIONS
     if heads == 1:
         gates = dict.fromkeys(GATES, NoGate)
-    elif gate == "plain":
+    elif isinstance(gate, str) and gate == "plain":
         kinds = {**AGGREGATIONS, "gpr": Sum}
     built_gate = HeadGate.pick("gate", gate, gates, hops, heads)
     built = HopAggregation.pick("aggregation", aggregation, kinds, hops, heads, channels)

@@ -13,7 +13,7 @@ from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph
 from .aggregation import HopAggregation
 from .aggregation import build as build_aggregation
-from .everywhere import GlobalAttention
+from .everywhere import GlobalAttention, check_batch
 from .everywhere import global_attention as attend_globally
 from .features import Features, as_features
 from .heads import HEAD_MIXES, HeadGate, HeadMix, SumMix, per_head
@@ -99,18 +99,19 @@ class STAConv(nn.Module):
         self.hops = _check.integer("hops", hops, 0, _check.MOST_HOPS)
         self.heads = _check.integer("heads", heads, 1)
         self.key_channels = _per_head("key_channels", key_channels, out_channels, heads)
-        if value_channels is None and (head_mix == "sum" or isinstance(head_mix, SumMix)):
+        summed = isinstance(head_mix, SumMix) or (isinstance(head_mix, str) and head_mix == "sum")
+        if value_channels is None and summed:
             value_channels = out_channels
         self.value_channels = _per_head("value_channels", value_channels, out_channels, heads)
         if transition is not None:
             _check.known("transition", transition, ["auto", *TRANSITIONS])
-        if not isinstance(global_attention, bool):
-            raise TypeError(f"global_attention must be True or False, got {global_attention!r}")
-        self.transition, self.self_loops, self.cached = transition, self_loops, cached
+        global_attention = _check.flag("global_attention", global_attention)
+        self.transition, self.cached = transition, _check.flag("cached", cached)
+        self.self_loops = _check.flag("self_loops", self_loops)
         self.eps, dropout = ops.check_eps(eps), _check.number("dropout", dropout, below=1)
         self.backend = _check.known("backend", backend, ["auto", *ops.backends.BACKENDS])
         self.states = _check.known("states", states, ops.walk.STATES)
-        self.state_bytes = state_bytes
+        self.state_bytes = ops.check_state_bytes(state_bytes)
 
         self.feature_map = feature_maps.build(feature_map, self.key_channels)
         self.lin_query = Linear(in_channels, heads * self.key_channels, bias)
@@ -160,6 +161,10 @@ class STAConv(nn.Module):
         """
         x = as_features(x)
         graph = self.as_graph(edge_index, edge_weight, x)
+        if batch is not None:
+            batch = check_batch(batch, graph.num_nodes)
+        if return_attention_weights is not None:
+            _check.flag("return_attention_weights", return_attention_weights)
         query, key, value = self.project(x)
         beside = None
         if self.beside is not None:  # first, since gradients add up in the order of the calls

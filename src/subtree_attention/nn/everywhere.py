@@ -46,7 +46,10 @@ def global_attention(
     """
     ops.check_eps(eps)
     query, key, value, squeeze = ops.check_heads(query, key, value)
-    graphs = 1 if batch is None else check_batch(batch, len(value), batch_size)
+    graphs = 1
+    if batch is not None:
+        batch = check_batch(batch, len(value))
+        graphs = count_graphs(batch, batch_size)
     with ops.full_precision(value):
         query, key, value, _ = ops.one_dtype(query, key, value, None)
         query, key = ops.map_features(feature_map, query, key)
@@ -59,7 +62,9 @@ def global_attention(
             out = recurrence.quotient(torch.einsum("nhd,hde->nhe", query, state), eps)
         else:
             own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
-            state = own.new_zeros(graphs, *own.shape[1:]).index_add(0, batch, own)
+            with _check.fits(f"the sums of {graphs:,} graphs in a batch"):
+                state = own.new_zeros(graphs, *own.shape[1:])
+            state = state.index_add(0, batch, own)
             out = recurrence.quotient(recurrence.read(query, state[batch]), eps)
     return out.squeeze(-2) if squeeze else out
 
@@ -83,24 +88,28 @@ class GlobalAttention(SumMix):
         return self.weight * super().forward(heads).to(self.weight.dtype)
 
 
-def check_batch(batch: Tensor, num_nodes: int, batch_size: int | None) -> int:
-    """The number of graphs in a batch; looks at its values only where that is not given."""
-    if not isinstance(batch, Tensor):
-        raise TypeError(f"batch must be a torch.Tensor, got {type(batch).__name__}")
-    if batch.is_floating_point() or batch.dtype == torch.bool:
-        raise TypeError(f"batch must hold integers, the graph of each node, got {batch.dtype}")
-    if batch.shape != (num_nodes,):
+def check_batch(batch: Tensor, num_nodes: int) -> Tensor:
+    """The graph of each node, [N], as indices; looks at shape and type only."""
+    if _check.whole("batch", batch).shape != (num_nodes,):
         raise ValueError(
             f"batch must have shape [{num_nodes}], the graph of each node, "
             f"got {_check.shape(batch)}"
         )
+    return batch.long()
+
+
+def count_graphs(batch: Tensor, batch_size: int | None = None) -> int:
+    """The number of graphs in a batch; looks at its values only where that is not given."""
     if batch_size is not None:
         _check.integer("batch_size", batch_size, 0)
         # On a GPU the host would wait for the answer.
-        looks = batch.device.type == "cpu" and batch.numel() and not torch.compiler.is_compiling()
-        if looks and int(batch.max()) >= batch_size:
-            raise ValueError(f"batch holds graph {int(batch.max())}, but batch_size={batch_size}")
-        return batch_size
-    if batch.numel() and int(batch.min()) < 0:
-        raise ValueError(f"batch holds the negative graph {int(batch.min())}")
-    return int(batch.max()) + 1 if batch.numel() else 0
+        if batch.device.type != "cpu" or torch.compiler.is_compiling():
+            return batch_size
+    if not batch.numel():
+        return batch_size or 0
+    least, most = (int(value) for value in batch.aminmax())
+    if least < 0:
+        raise ValueError(f"batch holds the negative graph {least}")
+    if batch_size is not None and most >= batch_size:
+        raise ValueError(f"batch holds graph {most}, but batch_size={batch_size}")
+    return most + 1 if batch_size is None else batch_size

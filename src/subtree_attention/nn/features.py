@@ -29,11 +29,14 @@ class SparseFeatures:
     """
 
     def __init__(self, x: Tensor, both: bool = True) -> None:
+        _check.floating("x", x)
+        if x.layout != torch.sparse_csr or x.dim() != 2:
+            raise ValueError(f"x must be torch.sparse_csr [N, channels], got {x.layout}")
         self.tensor, self.shape, self.dtype, self.device = x, x.shape, x.dtype, x.device
         index = index_dtype(*x.shape, x.values().numel())
         csr = x.crow_indices().to(index), x.col_indices().to(index), x.values().detach()
         self.matrix = backends.prepared(CSR(*csr))
-        self._transpose = self._transposed() if both else None
+        self._transpose = self._transposed() if _check.flag("both", both) else None
 
     def size(self, dim: int) -> int:
         return self.shape[dim]

@@ -17,10 +17,11 @@ class HeadGate(Part):
     """How much each head counts at each hop: `forward()` -> [K + 1, H], row 0 is hop 0."""
 
     sizes = ("hops", "heads")
+    hops: int
+    heads: int
 
     def __init__(self, hops: int, heads: int) -> None:
-        super().__init__()
-        self.hops, self.heads = hops, heads
+        super().__init__(hops, heads)
 
     @abstractmethod
     def forward(self) -> Tensor: ...
@@ -74,10 +75,12 @@ class HeadMix(Part):
     """
 
     sizes = ("heads", "width", "out_channels")
+    heads: int
+    width: int
+    out_channels: int
 
     def __init__(self, heads: int, width: int, out_channels: int) -> None:
-        super().__init__()
-        self.heads, self.width, self.out_channels = heads, width, out_channels
+        super().__init__(heads, width, out_channels)
 
     @abstractmethod
     def forward(self, heads: Tensor) -> Tensor: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -40,19 +41,27 @@ class Linear(nn.Module):
                 f"in_channels={in_channels!r}: bipartite layers are not supported, since subtree "
                 "attention walks within one set of nodes"
             )
-        known = in_channels != -1
-        self.in_channels = _check.integer("in_channels", in_channels, 1) if known else -1
-        self.out_channels, self.dropout = out_channels, _check.number("dropout", dropout, below=1)
-        self.weight = UninitializedParameter()
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_channels)) if bias else None)
-        if known:
-            self._make(in_channels)
+        self.in_channels = _check.integer("in_channels", in_channels, -1)
+        if self.in_channels != -1:
+            _check.integer("in_channels", in_channels, 1)
+        self.out_channels = _check.integer("out_channels", out_channels, 1)
+        self.dropout = _check.number("dropout", dropout, below=1)
+        self.weight, bias = UninitializedParameter(), _check.flag("bias", bias)
+        with self._fits():
+            free = nn.Parameter(torch.empty(self.out_channels)) if bias else None
+        self.register_parameter("bias", free)
+        if self.in_channels != -1:
+            self._make(self.in_channels)
 
     def _make(self, in_channels: int) -> None:
         """The weight, now that its size is known."""
         self.in_channels = in_channels
-        self.weight.materialize((self.out_channels, in_channels))
+        with self._fits():
+            self.weight.materialize((self.out_channels, in_channels))
         self.reset_parameters()
+
+    def _fits(self) -> AbstractContextManager[None]:
+        return _check.fits(f"a map of {self.in_channels:,} to {self.out_channels:,} channels")
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values, which a weight without a size gets later."""
@@ -67,7 +76,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Features) -> Tensor:
         """[N, in_channels] -> [N, out_channels]."""
-        if not isinstance(x, Tensor) or x.layout != torch.strided:
+        if not isinstance(x, Tensor) or x.layout != torch.strided or not x.dim():
             x = as_features(x)
         if self.in_channels == -1:
             self._make(x.size(-1))

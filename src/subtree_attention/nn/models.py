@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
@@ -57,6 +58,7 @@ class STAGNN(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        _check.integer("hidden_channels", hidden_channels, 1)
         self.lin = Linear(in_channels, hidden_channels, dropout=dropout)
         self.dropout = self.lin.dropout
         self.conv = STAConv(
@@ -129,7 +131,9 @@ def build(settings: Any, in_channels: int, out_channels: int) -> nn.Module:
         in_channels: columns of x.
         out_channels: number of logits.
     """
-    builder = BUILDERS[_check.known("model", settings.name, BUILDERS)]
+    builder = BUILDERS[_check.known("model", getattr(settings, "name", settings), BUILDERS)]
+    if not is_dataclass(settings):
+        raise TypeError(f"settings must be those of a model, got {_check.said(settings)}")
     return builder(in_channels=in_channels, out_channels=out_channels, **vars(settings))
 
 
@@ -148,6 +152,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Groups for an optimiser: what a model names in `no_weight_decay()`, if it has that, is not
     decayed."""
+    _check.kind("model", model, nn.Module, "a model")
+    weight_decay = _check.number("weight_decay", weight_decay)
     kept = list(getattr(model, "no_weight_decay", list)())
     ids = {id(parameter) for parameter in kept}
     decayed = [p for p in model.parameters() if id(p) not in ids]

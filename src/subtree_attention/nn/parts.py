@@ -19,13 +19,24 @@ class Part(nn.Module, ABC):
 
     sizes: ClassVar[tuple[str, ...]]
 
+    def __init__(self, *sizes: int) -> None:
+        super().__init__()
+        for name, size in zip(self.sizes, sizes, strict=True):
+            least, most = (0, _check.MOST_HOPS) if name == "hops" else (1, _check.MOST)
+            setattr(self, name, _check.integer(name, size, least, most))
+
     @classmethod
     def pick(
         cls, what: str, given: Any, kinds: Mapping[str, type[Self]], *sizes: int, **rest: Any
     ) -> Self:
         """One by name, made with these sizes, or the module that is given if it fits them."""
         if not isinstance(given, nn.Module):
-            return kinds[_check.known(what, given, kinds)](*sizes, **rest)
+            made = kinds[_check.known(what, given, kinds)]
+            words = ", ".join(
+                f"{size:,} {name}" for name, size in zip(cls.sizes, sizes, strict=True)
+            )
+            with _check.fits(f"{what} for {words}"):
+                return made(*sizes, **rest)
         if not isinstance(given, cls):
             name = type(given).__name__
             raise TypeError(f"{what} must be a name or a {cls.__name__}, got {name}")

@@ -7,8 +7,6 @@ way of computing it is tested against `definition.py`. The maths is in README.md
 
 from __future__ import annotations
 
-import sys
-
 import torch
 from torch import Tensor
 
@@ -21,6 +19,7 @@ from .inputs import (
     check_graph,
     check_heads,
     check_hop_weights,
+    check_state_bytes,
     full_precision,
     map_features,
     one_dtype,
@@ -33,6 +32,7 @@ __all__ = [
     "backends",
     "check_eps",
     "check_heads",
+    "check_state_bytes",
     "full_precision",
     "map_features",
     "one_dtype",
@@ -96,8 +96,7 @@ def subtree_attention(
     """
     _check.integer("hops", hops, 0, _check.MOST_HOPS)
     check_eps(eps)
-    if state_bytes is not None:
-        _check.integer("state_bytes", state_bytes, 1, sys.maxsize)
+    check_state_bytes(state_bytes)
     check_graph(graph)
     query, key, value, squeeze = check_heads(query, key, value, graph)
     hop_weights = check_hop_weights(hop_weights, hops, value.size(1))

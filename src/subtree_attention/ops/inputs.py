@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import sys
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,11 +19,14 @@ def full_precision(tensor: Tensor) -> torch.autocast:
 
 def check_eps(eps: float) -> float:
     """Return `eps` if it is a finite number of at least 0."""
-    if isinstance(eps, bool) or not isinstance(eps, int | float | np.floating):
-        raise TypeError(f"eps must be a number, got {eps!r}")
-    if not 0 <= eps < math.inf:
-        raise ValueError(f"eps must be a finite number of at least 0, got {eps}")
-    return eps
+    return _check.number("eps", eps)
+
+
+def check_state_bytes(state_bytes: int | None) -> int | None:
+    """Return `state_bytes` if it is a number of bytes, or no bound."""
+    if state_bytes is None:
+        return None
+    return _check.integer("state_bytes", state_bytes, 1, sys.maxsize)
 
 
 def check_graph(graph: Graph) -> None:

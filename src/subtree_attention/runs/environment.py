@@ -14,23 +14,17 @@ from typing import Any
 
 import torch
 
+from .. import _check
 from ..ops.backends import choose
 
 
 def choose_device(device: str) -> torch.device:
     """The device by name; "auto" is a GPU where there is one."""
-    if device == "auto":
+    if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError:
-        raise ValueError(f"unknown device '{device}': use cpu, cuda or auto") from None
+    chosen = _check.device(device)
     if chosen.type not in ("cpu", "cuda"):
         raise ValueError(f"device '{device}' is not supported: use cpu, cuda or auto")
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device '{device}' was asked for, but torch sees no GPU: use cpu or auto")
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no device '{device}': torch sees {torch.cuda.device_count()}")
     return chosen
 
 

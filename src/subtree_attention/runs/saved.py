@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .. import datasets, io, tasks
+from .. import _check, datasets, io, tasks
 from ..config import Config
 from ..datasets import Dataset, Split
 from ..datasets.tabular import apply_schema, join_tables
@@ -153,6 +153,7 @@ class SavedRun:
 
     def on(self, dataset: Dataset) -> SavedRun:
         """The same model on another graph with the same columns; none of its nodes is in a part."""
+        _check.kind("dataset", dataset, Dataset, "a Dataset")
         other, nobody = copy(self), torch.zeros(dataset.num_nodes, dtype=torch.bool)
         for name in ("graph", "logits", "probabilities", "calibration"):
             other.__dict__.pop(name, None)
@@ -172,7 +173,7 @@ class SavedRun:
                 "no columns: new tables need a model that was trained on tables "
                 "(sta train --nodes ...)"
             )
-        how = join_tables if join else apply_schema
+        how = join_tables if _check.flag("join", join) else apply_schema
         new = how(self.dataset, nodes, edges, unknown_ends)
         if self.config.data.encoding and new.notes is not None:
             new.notes.words.append(
@@ -201,7 +202,8 @@ def open(folder: Folder, *, device: str = "auto") -> SavedRun:
 def open_all(folder: Folder, *, device: str = "auto") -> list[SavedRun]:
     """Every finished run of a folder."""
     place = choose_device(device)
-    return [SavedRun(path, place) for path in files.finished_runs(Path(folder))]
+    folder = _check.path("folder", folder)
+    return [SavedRun(path, place) for path in files.finished_runs(folder)]
 
 
 def best(runs: list[SavedRun]) -> SavedRun:

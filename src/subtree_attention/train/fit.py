@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from .. import datasets, io
+from .. import _check, datasets, io
 from ..config import Config
 from ..datasets import Dataset, Split, as_dataset
 from ..ops.backends import choose
@@ -104,9 +104,15 @@ def fit(
         keep_graph: keep a graph of one's own in `out`, so that nothing else is needed later.
     """
     if not isinstance(config, Config):
-        raise TypeError(f"config must be a Config, such as recipe('cora'), got {config!r}")
-    place, watch = Place.of(device), watch or Watch()
-    given = files.may_write(config, None if out is None else Path(out), resume)  # before loading
+        got = _check.said(config)
+        raise TypeError(f"config must be a Config, such as recipe('cora'), got {got}")
+    resume, keep_graph = _check.flag("resume", resume), _check.flag("keep_graph", keep_graph)
+    checkpoint_seconds = _check.number("checkpoint_seconds", checkpoint_seconds)
+    if stop is not None and not callable(stop):
+        raise TypeError(f"stop must be a function without arguments, got {_check.said(stop)}")
+    watch = Watch() if watch is None else _check.kind("watch", watch, Watch, "a Watch")
+    place, out = Place.of(device), None if out is None else _check.path("out", out)
+    given = files.may_write(config, out, resume)  # before loading
     dataset = dataset_of(config, given) if data is None else _given(config, data)
     material = Material(dataset.encoded(config.data.encoding), config, place.device)
     seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)

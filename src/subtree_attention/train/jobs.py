@@ -49,7 +49,7 @@ class Place:
         if isinstance(device, Place):
             return device
         count = TOGETHER if together is None else _check.integer("together", together, 1)
-        return cls(choose_device(device), count, capture)
+        return cls(choose_device(device), count, _check.flag("capture", capture))
 
     def at_a_time(self, captured: bool) -> int:
         """Runs that go on side by side: what the host holds up gains nothing by it."""

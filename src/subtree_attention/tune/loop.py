@@ -78,6 +78,13 @@ def search(
         watch: told what goes on.
         data: a graph of one's own; the plan then has its settings as `base`.
     """
+    _check.kind("plan", plan, Plan, "a Plan")
+    prune = _check.flag("prune", prune)
+    if budget is not None:
+        _check.number("budget", budget)
+    if data is not None:
+        _check.kind("data", data, Dataset, "a Dataset")
+    watch = Watch() if watch is None else _check.kind("watch", watch, Watch, "a Watch")
     if trials is not None:
         _check.integer("trials", trials, 1)
     elif plan.method != "grid" and budget is None:
@@ -87,8 +94,8 @@ def search(
     config = plan.config({})
     dataset = dataset_of(config, None) if data is None else data  # before a folder is made
     graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
-    with opened(plan, default_folder(plan) if out is None else Path(out)) as study:
-        _Worker(study, end, watch or Watch(), place, trials, prune, graphs).work()
+    with opened(plan, default_folder(plan) if out is None else _check.path("out", out)) as study:
+        _Worker(study, end, watch, place, trials, prune, graphs).work()
     return study
 
 
@@ -121,10 +128,11 @@ def default_folder(plan: Plan) -> Path:
 def parse_budget(text: str) -> float:
     """Seconds of '90s', '20m', '2h' or '1h30m'."""
     number = r"(?:(\d+(?:\.\d+)?){})?"
+    _check.kind("a budget", text, str, "a text such as 20m")
     found = re.fullmatch("".join(number.format(unit) for unit in "hms"), text.strip())
     hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
-    if total <= 0:
+    if not 0 < total < math.inf:
         raise ValueError(f"unknown budget '{text}': write it as 90s, 20m, 2h or 1h30m")
     return total
 

@@ -54,6 +54,12 @@ class Number:
     def encode(self, table: Table) -> Encoded:
         values = numbers_of(table, self.name)
         standard = ((values - self.mean) / self.std).fill_null(0.0).to_numpy()
+        far = np.abs(standard) > np.finfo(np.float32).max
+        if far.any():
+            raise TableError(
+                f"{table.place(int(far.argmax()))}: column '{self.name}' holds a number too far "
+                f"from those that were learnt from ({int(far.sum()):,} such rows)"
+            )
         columns = [standard] + [values.is_null().to_numpy()] * self.flagged
         return Encoded(np.stack(columns, 1).astype(np.float32), values.null_count())
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ... import _check
+from ...graph import MOST_WEIGHT
 from .lazy import pl
 from .read import Table, TableError, counted, positions, without_point
 from .values import as_numbers
@@ -17,6 +18,8 @@ DESTS = ("target", "dest", "dst", "to")
 """Names that the ends of an edge go by; else they are the first two columns."""
 
 UNKNOWN_ENDS = ("error", "drop")
+LEAST = 1e-45
+"""A weight below it is 0 in float32, and its edge would be gone."""
 
 
 class Ends(NamedTuple):
@@ -36,18 +39,33 @@ class Edges:
     notes: list[str]  # what was done, in words
 
 
+def different_columns(**columns: str | None) -> set[str]:
+    """The columns that are asked for by name: one column cannot be two things."""
+    given = {what: name for what, name in columns.items() if name is not None}
+    for what, name in given.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{what} must be the name of a column, got {_check.said(name)}")
+        first = next(other for other in given if given[other] == name)
+        if first != what:
+            first, what = (f"--{each.replace('_', '-')}" for each in (first, what))
+            raise TableError(f"column '{name}' cannot be both {first} and {what}: name another one")
+    return set(given.values())
+
+
 def find_ends(table: Table, source: str | None, dest: str | None, weight: str | None) -> Ends:
     """The columns as asked for, or else by their usual names."""
     names = table.frame.columns
     if len(names) < 2:
         raise TableError(f"{table.name} has one column, but an edge has two ends")
+    different_columns(source=source, dest=dest, weight=weight)
     source = source or next((name for name in names if name.lower() in SOURCES), names[0])
-    others = [name for name in names if name != source]
+    others = [name for name in names if name not in (source, weight)] or names
     dest = dest or next((name for name in others if name.lower() in DESTS), others[0])
     ends = Ends(source, dest, weight)
     for option, name in ends._asdict().items():
         if name is not None:
             table.column(name, f"--{option}")
+    different_columns(**ends._asdict())  # what was found too
     return ends
 
 
@@ -106,6 +124,15 @@ def _weights(table: Table, name: str) -> np.ndarray:
         raise TableError(
             f"{table.place(row)}: the weight {numbers[row]:g} is negative, but a walk needs at "
             f"least 0 ({int((numbers < 0).sum()):,} such rows)"
+        )
+    if (row := table.first((numbers > 0) & (numbers < LEAST))) is not None:
+        raise TableError(
+            f"{table.place(row)}: the weight {numbers[row]:g} is too small for float32: scale them"
+        )
+    if not (total := float(numbers.sum())) <= MOST_WEIGHT:
+        raise TableError(
+            f"{table.name}: the weights in column '{name}' (--weight) add up to {total:g}, which "
+            "is too large for float32: scale them"
         )
     return numbers.to_numpy(writable=True)
 

@@ -32,6 +32,9 @@ def fit_columns(
         left_out = {name: why for name, why in chosen.items() if why not in KINDS}
         kinds = {name: kind for name, kind in chosen.items() if kind in KINDS}
     else:
+        listed = isinstance(features, list | tuple)
+        if not listed or not all(isinstance(name, str) for name in features):
+            raise TypeError(f"features must be a list of columns, got {_check.said(features)}")
         kinds, left_out = dict(_asked(table, feature, taken) for feature in features), {}
     return [KINDS[kind].fit(table, name) for name, kind in kinds.items()], left_out
 

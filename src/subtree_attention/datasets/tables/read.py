@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._check import said
 from .cells import unescaped
 from .lazy import pl
 
@@ -87,12 +88,15 @@ def read_table(source: Any, what: str) -> Table:
     """
     name = f"the table of {what}"
     if isinstance(source, pl.DataFrame):
-        table = Table(name, source)
+        objects = [column for column in source if column.dtype == pl.Object]
+        table = Table(
+            name, source.with_columns(_series(name, c.name, c.to_list()) for c in objects)
+        )
     elif isinstance(source, str | Path):
         table = _read_file(Path(source))
     elif isinstance(source, dict) or hasattr(source, "iloc"):
-        columns = [_series(str(key), values) for key, values in source.items()]
-        table = Table(name, pl.DataFrame(columns))
+        columns = [_series(name, str(key), values) for key, values in source.items()]
+        table = Table(name, _frame(name, columns))
     else:
         kind = type(source).__name__
         raise TypeError(f"{name} must be a path, a polars or a pandas frame, got {kind}")
@@ -101,15 +105,36 @@ def read_table(source: Any, what: str) -> Table:
     return table
 
 
-def _series(name: str, values: Any) -> pl.Series:
+def _frame(table: str, columns: list[pl.Series]) -> pl.DataFrame:
+    """Columns side by side, if they are equally long and have names of their own."""
+    lengths = {column.name: len(column) for column in columns}
+    if len(lengths) < len(columns):
+        raise TableError(f"{table} has two columns of one name: rename one")
+    if len(set(lengths.values())) > 1:
+        words = ", ".join(f"'{name}' {length:,}" for name, length in lengths.items())
+        raise TableError(f"{table}: columns must be equally long, but the values are: {words}")
+    return pl.DataFrame(columns)
+
+
+def _series(table: str, name: str, values: Any) -> pl.Series:
     """A column from Python values or of pandas, without pyarrow; of mixed types all become text."""
     if hasattr(values, "isna"):
         pairs = zip(values.tolist(), values.isna().tolist(), strict=True)
         values = [None if missing else value for value, missing in pairs]
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__len__"):
+        raise TypeError(f"{table}: column '{name}' must be a list of values, got {said(values)}")
     try:
-        return pl.Series(name, values)
-    except TypeError:
+        column = pl.Series(name, values)
+        if column.dtype != pl.Object:
+            return column
+    except UnicodeEncodeError:
+        raise TableError(f"{table}: column '{name}' holds text that is not valid Unicode") from None
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        pass  # no type is wide enough for all of them
+    try:
         return pl.Series(name, [None if value is None else str(value) for value in values])
+    except (TypeError, ValueError) as error:
+        raise TableError(f"{table}: column '{name}' cannot be read: {_one_line(error)}") from None
 
 
 def text_of(values: pl.Series) -> pl.Series:

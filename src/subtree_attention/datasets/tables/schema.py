@@ -60,6 +60,8 @@ class TableSchema:
             schema = cls(**{**content, "ends": ends, "columns": columns})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no schema of tables: {error!r}") from None
+        if not isinstance(schema.directed, bool):
+            raise ValueError("no schema of tables: 'directed' is true or false")
         texts = [schema.id, schema.target or "", *(ends or ())]
         if not all(isinstance(text, str | None) for text in texts):
             raise ValueError("no schema of tables: the name of a column is no text")
