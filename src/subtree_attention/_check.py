@@ -133,10 +133,10 @@ def fits(what: str) -> Iterator[None]:
     """Where a user's numbers decide how much memory is taken: say so, if there is not that much."""
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error) or type(error).__name__ == "OutOfMemoryError":  # CUDA's stays
             raise
-        raise MemoryError(f"{what} does not fit into memory: ask for less") from None
+        raise MemoryError(f"{what} does not fit into memory") from None
 
 
 def finite(what: str, values: Tensor) -> None:
@@ -150,6 +150,14 @@ def tensor(what: str, values: Any) -> Tensor:
     """Return `values` if it is a tensor."""
     if not hasattr(values, "is_floating_point") or not hasattr(values, "layout"):  # without torch
         raise TypeError(f"{what} must be a torch.Tensor, got {type(values).__name__}")
+    return values
+
+
+def plain(what: str, values: Any) -> Tensor:
+    """Return `values` if it is a tensor with an entry in every place."""
+    if str(tensor(what, values).layout) != "torch.strided" or values.device.type == "meta":
+        kind = "meta" if values.device.type == "meta" else values.layout
+        raise TypeError(f"{what} must be a dense tensor with values, got {kind}")
     return values
 
 

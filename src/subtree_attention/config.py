@@ -50,15 +50,17 @@ class Settings:
             name, kind, value = about.name, hints[about.name], getattr(self, about.name)
             least, below = about.metadata.get("least"), about.metadata.get("below")
             if kind is int:
-                _check.integer(name, value, int(least or 0), about.metadata["most"])
+                value = _check.integer(name, value, int(least or 0), about.metadata["most"])
             elif kind is float:
-                _check.number(name, value, least or 0.0, below or math.inf)
+                number = _check.number(name, value, least or 0.0, below or math.inf)
+                value = value if isinstance(value, int | float) else number
             elif kind is bool:
-                _check.flag(name, value)
+                value = _check.flag(name, value)
             elif about.metadata.get("words"):
                 _check.known(name, value, about.metadata["words"])
             elif kind is str:
                 _check.name(name, value)
+            object.__setattr__(self, name, value)  # a plain one, which JSON can hold: not numpy's
 
     def words(self, name: str) -> str:
         """What the value of a setting means, in words; the value itself where there are none."""

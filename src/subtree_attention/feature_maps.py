@@ -40,6 +40,7 @@ class _EluPlusOne(torch.autograd.Function):
 
 def elu(x: Tensor) -> Tensor:
     """elu(x) + 1, the paper's choice."""
+    _check.floating("x", x)
     asked = x.requires_grad and torch.is_grad_enabled()
     return _EluPlusOne.apply(x) if asked else F.elu(x) + 1
 
@@ -81,8 +82,9 @@ class _RandomFeatures(nn.Module):
         super().__init__()
         self.channels = _check.integer("channels", channels, 1)
         self.num_features = _check.integer("num_features", num_features, 1)
-        self.register_buffer("projection", torch.empty(num_features, channels))
-        self.reset_parameters()
+        with _check.fits(f"a feature map of {channels:,} to {num_features:,} channels"):
+            self.register_buffer("projection", torch.empty(num_features, channels))
+            self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new directions from torch's global generator.
@@ -100,10 +102,10 @@ class _RandomFeatures(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., d] -> [..., m]."""
-        if x.size(-1) != self.channels:
-            raise ValueError(
-                f"this feature map was made for {self.channels} channels, got {x.size(-1)}"
-            )
+        _check.floating("x", x)
+        if not x.dim() or x.size(-1) != self.channels:
+            got = x.size(-1) if x.dim() else "none"
+            raise ValueError(f"this feature map was made for {self.channels} channels, got {got}")
         x = x * self.channels**-0.25
         log_features = x @ self.projection.to(x.dtype).t()
         log_features = log_features - self.norm_factor * x.square().sum(-1, keepdim=True)
@@ -143,6 +145,7 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
 
     A callable of the user's is tried once on a small sample and refused if it is negative there.
     """
+    _check.integer("channels", channels, 1)
     if isinstance(feature_map, str):
         return FEATURE_MAPS[_check.known("feature map", feature_map, FEATURE_MAPS)](channels)
     if not callable(feature_map):

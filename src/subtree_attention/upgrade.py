@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import _check
+
 FORMAT = 3
 
 _PARTS = {
@@ -35,9 +37,9 @@ def upgrade(kind: str, content: Any) -> Any:
     if not isinstance(content, dict):
         return content
     found = content.get("format", 1)
-    if not isinstance(found, int) or not 1 <= found <= FORMAT:
+    if type(found) is not int or not 1 <= found <= FORMAT:
         raise ValueError(
-            f"this {kind} has format {found!r}, and this version reads up to {FORMAT}: "
+            f"this {kind} has format {_check.said(found)}, and this version reads up to {FORMAT}: "
             "install a newer subtree-attention"
         )
     if found == FORMAT:

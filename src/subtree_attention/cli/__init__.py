@@ -7,12 +7,14 @@ in exit code 1; neither shows a traceback.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any
 
 import typer
 from rich.markup import escape
 
+from .. import _check
 from .app import app as sta
 from .app import err_console
 
@@ -41,6 +43,8 @@ def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:
             if not error.format_message():  # no command was given, and help was shown
                 sys.exit(2)
             _fail(error, f"{error.format_message()}\nsee: {_command(error)} --help", 2)
+        if _check.out_of_memory(error):
+            _fail(error, _memory(error), 1)
         _fail(error, str(error) or type(error).__name__, 1)
 
 
@@ -48,6 +52,17 @@ def _command(error: Any) -> str:
     """The command whose words could not be parsed."""
     context = getattr(error, "ctx", None)
     return "sta" if context is None else context.command_path
+
+
+def _memory(error: Exception) -> str:
+    """What did not fit, and what to try."""
+    asked = re.search(r"tried to allocate ([\d.]+ \w+)", str(error), re.IGNORECASE)
+    what = f"{asked[1]} did not fit into memory" if asked else str(error) or "memory is used up"
+    place = " of the GPU" if type(error).__name__ == "OutOfMemoryError" else ""
+    return (
+        f"{what}{place}: try fewer --hidden-channels, --heads, --hops or --encoding, "
+        "--together 1, or another --device"
+    )
 
 
 def _fail(error: Exception, message: str, code: int) -> None:

@@ -48,7 +48,7 @@ def from_pyg(data: Data) -> Dataset:
     parts = {name: data.get(name) for name in ("x", "edge_index", "y", *OPTIONAL)}
     if data.y.dim() == 2 and data.y.size(1) == 1:
         parts["y"] = data.y.flatten()
-    masks = [name for name in MASKS if isinstance(data.get(name), Tensor)]
+    masks = [name for name in MASKS if data.get(name) is not None]
     if len(masks) == len(MASKS):
         parts |= {name: data[name] for name in masks}
         masks = []
@@ -103,6 +103,8 @@ def _from_tensors(source: str, parts: dict[str, Any], unused: Sequence[str] = ()
 
 def _checked(source: str, parts: dict[str, Any], unused: Sequence[str]) -> Dataset:
     x, y, weight, ids = parts["x"], parts["y"], parts["edge_weight"], parts["ids"]
+    if x.device.type == "meta":
+        raise ValueError("x is on the device meta, which holds no values")
     if x.dim() != 2:
         raise ValueError(f"x must be [N, F], got {_check.shape(x)}")
     num_nodes = x.size(0)
@@ -119,7 +121,7 @@ def _checked(source: str, parts: dict[str, Any], unused: Sequence[str]) -> Datas
     if edges.dim() != 2:
         raise ValueError(f"edge_index must be [2, E], got {_check.shape(edges)}")
     if weight is not None:
-        weight = float32("edge_weight", _check.tensor("edge_weight", weight).flatten())
+        weight = float32("edge_weight", _check.plain("edge_weight", weight).flatten())
     words = [
         f"{source}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes",
         f"{edges.size(-1):,} edges, as they are",
@@ -150,7 +152,7 @@ def _codes(masks: dict[str, Tensor], y: Tensor) -> Tensor:
     if len(masks) < len(MASKS):
         raise ValueError(f"{', '.join(masks)} alone is no split; it needs all of {MASKS}")
     for name, mask in masks.items():
-        if mask.shape != y.shape or mask.dtype != torch.bool:
+        if _check.plain(name, mask).shape != y.shape or mask.dtype != torch.bool:
             raise ValueError(f"{name} must be true or false for each of the nodes")
     return own_codes(*(masks[name] & (y >= 0) for name in MASKS))
 

@@ -84,7 +84,8 @@ class Dataset:
                 if not good:
                     raise ValueError(words)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.source}: {error}" if self.source else str(error)) from None
+            named = isinstance(self.source, str) and self.source
+            raise ValueError(f"{self.source}: {error}" if named else str(error)) from None
         if self.ids is not None and all(id == str(i) for i, id in enumerate(self.ids)):
             object.__setattr__(self, "ids", None)  # they are called by their numbers
 
@@ -310,7 +311,7 @@ def class_names(names: Any, y: Any) -> tuple[str, ...]:
 
     A label is a number that anybody can write: it alone does not make that many names.
     """
-    largest = int(y.max()) if _check.tensor("y", y).numel() and not y.is_complex() else -1
+    largest = int(y.max()) if _check.plain("y", y).numel() and not y.is_complex() else -1
     if largest >= max(FEW_CLASSES, y.numel()):
         raise ValueError(
             f"y holds the label {largest:,}, but there are {y.numel():,} nodes: classes are "
@@ -323,9 +324,12 @@ def class_names(names: Any, y: Any) -> tuple[str, ...]:
 
 def texts(what: str, values: Any) -> list[str]:
     """Names of things as texts, whatever list they come as."""
-    if hasattr(values, "tolist"):  # an array or a tensor
+    if isinstance(values, Tensor):
+        _check.plain(what, values)
+    if isinstance(values, Tensor | np.ndarray):
         values = values.tolist()
-    if not isinstance(values, list | tuple | range):
+    listed = isinstance(values, list | tuple | range)
+    if not listed or not all(isinstance(value, str | int | float) for value in values):
         raise TypeError(f"{what} must be a list of names, got {_check.said(values)}")
     return [str(value) for value in values]
 
@@ -344,11 +348,12 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     _check.kind("notes", data.notes, (TableNotes, type(None)), "TableNotes")
     _check.kind("kept_in", data.kept_in, (Path, type(None)), "a Path")
     for what, tensor in {"edge_index": edges, **data.splits}.items():
-        _check.tensor(what, tensor)
+        _check.plain(what, tensor)
     _check.floating("x", x)
     got = f"{x.dtype} {_check.shape(x)}"
     yield x.dim() == 2 and x.dtype == torch.float32, f"x must be float32 [N, F], got {got}"
     layouts = (torch.strided, torch.sparse_csr)
+    yield x.device.type != "meta", "x is on the device meta, which holds no values"
     yield x.layout in layouts, f"x must be dense or CSR, got {x.layout}"
     _check.finite("x", values_of(x))
     n, width, count = *x.shape, len(data.classes)
@@ -356,7 +361,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     yield pairs, "edge_index must be int64 [2, E]"
     yield _within(edges, 0, n), f"edge_index names a node outside 0..{n - 1}"
     if weight is not None:
-        _check.floating("edge_weight", weight)
+        _check.floating("edge_weight", _check.plain("edge_weight", weight))
         fits = weight.shape == edges.shape[1:] and weight.dtype == torch.float32
         fits = fits and bool(((weight >= 0) & weight.isfinite()).all())
         yield fits, "edge_weight must be a number of at least 0 for each edge"
@@ -389,7 +394,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     columns = width if data.schema is None else data.schema.width
     yield width == columns, f"{width} features, but columns for {columns}"
     if encoding is not None:
-        _check.floating("encoding", encoding)
+        _check.floating("encoding", _check.plain("encoding", encoding))
         fits = encoding.shape[:-1] == (n,) and encoding.dtype == torch.float32
         yield fits, f"encoding must be float32 [{n}, m]"
         _check.finite("encoding", encoding)

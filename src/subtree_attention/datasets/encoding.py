@@ -75,7 +75,7 @@ class LaplacianEncoding:
 
     def __call__(self, data: Data) -> Data:
         edges, nodes = getattr(data, "edge_index", None), getattr(data, "num_nodes", None)
-        if edges is None or nodes is None:
+        if edges is None or nodes is None or not hasattr(data, "x"):
             raise ValueError("the Laplacian encoding needs a graph with edge_index and num_nodes")
         data, encoding = copy(data), encoding_of(data.edge_index, data.num_nodes, self.m)
         data.laplacian_encoding = encoding
@@ -125,12 +125,8 @@ def laplacian_eigenvectors(
         Vectors [N, m] and eigenvalues [m], float64; columns that do not exist are 0 and NaN.
     """
     num_nodes, m = _check.integer("num_nodes", num_nodes, 0), check_number(m)
-    try:
+    with _check.fits(f"an encoding of {m:,} eigenvectors for {num_nodes:,} nodes"):
         vectors = np.zeros((num_nodes, m))
-    except MemoryError:
-        raise MemoryError(
-            f"{m:,} eigenvectors of {num_nodes:,} nodes do not fit into memory: ask for fewer"
-        ) from None
     values = np.full(m, np.nan)
     if m == 0:
         return vectors, values

@@ -19,6 +19,7 @@ import zlib
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from .. import _check
 from ..io import FileError, check_writable, open_regular
 from .registry import GraphInfo, info, sha256
 
@@ -54,7 +55,7 @@ def data_folder(data_dir: Folder | None = None) -> Path:
 
     It is `data_dir`, else the environment's `STA_DATA`, else a folder in the user's cache.
     """
-    chosen = data_dir or os.environ.get("STA_DATA")
+    chosen = os.environ.get("STA_DATA") if data_dir is None else _check.path("data_dir", data_dir)
     folder = Path(chosen).expanduser().absolute() if chosen else _user_cache() / APP
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"the data folder {folder} is a file; name a folder (STA_DATA)")
@@ -71,7 +72,7 @@ def check_data_folder(folder: Path) -> None:
 
 def mirror_folder(mirror: Folder | None = None) -> Path | None:
     """The offline mirror: `mirror`, else the environment's `STA_MIRROR`, else None."""
-    chosen = mirror or os.environ.get("STA_MIRROR")
+    chosen = os.environ.get("STA_MIRROR") if mirror is None else _check.path("mirror", mirror)
     if not chosen:
         return None
     folder = Path(chosen).expanduser().absolute()

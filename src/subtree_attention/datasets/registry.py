@@ -79,12 +79,13 @@ def info(name: str) -> GraphInfo:
     Raises:
         ValueError: there is no such graph; the message suggests the nearest names.
     """
-    if str(name).lower().endswith(_TABLES):
+    name = _check.kind("the name of a graph", name, str, "a text")
+    if name.lower().endswith(_TABLES):
         raise ValueError(
             f"'{name}' is a table and no graph of the registry: sta train --nodes {name} --edges "
             "... --target ..., with --tune 20m to search settings too"
         )
-    return _graphs()[_check.known("graph", str(name).lower(), _graphs())]
+    return _graphs()[_check.known("graph", name.lower(), _graphs())]
 
 
 def sha256() -> dict[str, str]:

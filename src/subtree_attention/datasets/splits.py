@@ -79,7 +79,8 @@ def random_split(num_nodes: int, protocol: str, seed: int) -> Split:
         raise ValueError(f"protocol is 'A' (50/25/25) or 'B' (60/20/20), got {got}")
     # numpy's generator: the same splits whatever the version of torch.
     generator = np.random.default_rng(_check.integer("seed", seed, 0, _check.MOST_SEED))
-    order = torch.from_numpy(generator.permutation(num_nodes))
+    with _check.fits(f"a split of {num_nodes:,} nodes"):
+        order = torch.from_numpy(generator.permutation(num_nodes))
     train, val = (num_nodes * share // 100 for share in PROTOCOLS[protocol])
     return _masks(num_nodes, order.split([train, val, num_nodes - train - val]))
 

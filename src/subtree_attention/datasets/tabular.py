@@ -125,7 +125,7 @@ def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Data
         target: attribute that holds the label.
         options: as in `from_tables`: weight (an attribute of edges), features, split_column.
     """
-    if not callable(getattr(graph, "is_directed", None)):
+    if not hasattr(graph, "nodes") or not callable(getattr(graph, "is_directed", None)):
         raise TypeError(f"graph must be a graph of networkx, got {_check.said(graph)}")
     nodes, edges = list(graph.nodes(data=True)), list(graph.edges(data=True))
     people = _attributes(nodes, {"id": [str(node) for node, _ in nodes]})

@@ -70,10 +70,7 @@ class Level:
 
     def contributions(self, cls: int) -> Tensor:
         """What each node adds to the logit of a class through each head, [n, H], signed."""
-        _check.integer("class", cls, 0)
-        classes = self.output_map.size(1)
-        if cls >= classes:
-            raise ValueError(f"there is no class {cls}: the model has classes 0 to {classes - 1}")
+        self._check_class(cls)
         return self._contributions(self._places, self.output_map[:, [cls]])[..., 0].t()
 
     def top(
@@ -89,6 +86,8 @@ class Level:
         """
         _check.integer("count", count, 0)
         _check.known("order", by, ORDERS)
+        if cls is not None:
+            self._check_class(cls)
         attention = self.attention
         if by == "share":
             key = attention.sum(1)
@@ -108,6 +107,11 @@ class Level:
         if not others:
             left, added = torch.zeros_like(left), torch.zeros_like(added)
         return sources, Rest(others, left, added)
+
+    def _check_class(self, cls: int) -> None:
+        classes = self.output_map.size(1)
+        if _check.integer("class", cls, 0) >= classes:
+            raise ValueError(f"there is no class {cls}: the model has classes 0 to {classes - 1}")
 
     def _contributions(self, places: Tensor, maps: Tensor) -> Tensor:
         """Of some nodes to some classes: [p], [H, m, c] -> [H, p, m]."""

@@ -163,6 +163,8 @@ class STAConv(nn.Module):
         graph = self.as_graph(edge_index, edge_weight, x)
         if batch is not None:
             batch = check_batch(batch, graph.num_nodes)
+        if batch_size is not None:
+            _check.integer("batch_size", batch_size, 0)
         if return_attention_weights is not None:
             _check.flag("return_attention_weights", return_attention_weights)
         query, key, value = self.project(x)

@@ -44,7 +44,7 @@ def global_attention(
     Returns:
         `[N, H, c]`; without H if the inputs have none.
     """
-    ops.check_eps(eps)
+    eps = ops.check_eps(eps)
     query, key, value, squeeze = ops.check_heads(query, key, value)
     graphs = 1
     if batch is not None:

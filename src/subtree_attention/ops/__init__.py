@@ -95,7 +95,7 @@ def subtree_attention(
         `[K + 1, N, H, c]`, or `[N, H, c]` with `hop_weights`; without H if the inputs have none.
     """
     _check.integer("hops", hops, 0, _check.MOST_HOPS)
-    check_eps(eps)
+    eps = check_eps(eps)
     check_state_bytes(state_bytes)
     check_graph(graph)
     query, key, value, squeeze = check_heads(query, key, value, graph)
@@ -143,7 +143,7 @@ def attention(
     """
     _check.integer("hop", hop, 0, _check.MOST_HOPS)
     _check.integer("root", root, 0)
-    check_eps(eps)
+    eps = check_eps(eps)
     check_graph(graph)
     query, key, _, squeeze = check_heads(query, key, key, graph)
     if root >= graph.num_nodes:

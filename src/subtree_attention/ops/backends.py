@@ -34,10 +34,10 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
 
     The rule: the first backend of the table that does not refuse.
     """
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         name = os.environ.get("STA_BACKEND", "auto")
     _check.known("backend", name, ["auto", *BACKENDS])
-    if name == "auto":
+    if isinstance(name, str) and name == "auto":
         return next(n for n, kernel in BACKENDS.items() if not kernel.refusal(device, dtype))
     reason = BACKENDS[name].refusal(device, dtype)
     if reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import _check
 from ..config import Settings
 from .classification import NodeClassification
 
@@ -11,7 +12,7 @@ TASKS = {"node-classification": NodeClassification}
 
 def of(settings: Settings) -> NodeClassification:
     """The task that settings describe."""
-    return TASKS[settings.name](settings)
+    return TASKS[_check.known("task", getattr(settings, "name", settings), TASKS)](settings)
 
 
 __all__ = ["TASKS", "NodeClassification", "of"]

@@ -75,6 +75,7 @@ class Plan:
         if self.base is None:
             object.__setattr__(self, "graph", datasets.info(self.graph).name)
         _check.kind("changes", self.changes, dict, "a dictionary of settings")
+        _check.kind("data", self.data, (str, type(None)), "a fingerprint")
         _check.known("method", self.method, METHODS)
         _check.integer("runs", self.runs, 1, _check.MOST_RUNS)
         _check.integer("seed", self.seed, 0, _check.MOST_SEED)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._check import said
+from ..._check import plain, said
 from .cells import unescaped
 from .lazy import pl
 
@@ -121,6 +121,8 @@ def _series(table: str, name: str, values: Any) -> pl.Series:
     if hasattr(values, "isna"):
         pairs = zip(values.tolist(), values.isna().tolist(), strict=True)
         values = [None if missing else value for value, missing in pairs]
+    if hasattr(values, "layout"):  # a tensor
+        values = plain(f"{table}: column '{name}'", values).tolist()
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__len__"):
         raise TypeError(f"{table}: column '{name}' must be a list of values, got {said(values)}")
     try:

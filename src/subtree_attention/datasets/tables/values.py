@@ -85,7 +85,10 @@ def tags_of(table: Table, name: str) -> tuple[np.ndarray, pl.Series, int]:
         values = _decode(table, name, values)
     if not isinstance(values.dtype, pl.List | pl.Array):
         raise TableError(f"{table.name}: column '{name}' holds no lists")
-    lists = values.cast(pl.List(pl.String)).rename("tag").to_frame().with_row_index("row")
+    try:
+        lists = values.cast(pl.List(pl.String)).rename("tag").to_frame().with_row_index("row")
+    except pl.exceptions.PolarsError:
+        raise TableError(_nested(table, name)) from None
     flat = lists.explode("tag").with_columns(pl.col("tag").str.strip_chars())
     flat = flat.filter(pl.col("tag") != "").unique(maintain_order=True)  # null is not kept either
     return flat["row"].to_numpy(), flat["tag"], values.null_count()
@@ -106,9 +109,11 @@ def _decode(table: Table, name: str, values: pl.Series) -> pl.Series:
                     f"{table.place(row)}: column '{name}' holds lists of tags, but {text!r} is no "
                     'JSON list such as ["red", "blue"]'
                 ) from None
-        raise TableError(
-            f"{table.name}: column '{name}' holds lists of lists: tags are words or numbers"
-        ) from None
+        raise TableError(_nested(table, name)) from None
+
+
+def _nested(table: Table, name: str) -> str:
+    return f"{table.name}: column '{name}' holds lists of lists: tags are words or numbers"
 
 
 def one_hot(
