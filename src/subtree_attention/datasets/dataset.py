@@ -311,15 +311,16 @@ def class_names(names: Any, y: Any) -> tuple[str, ...]:
 
     A label is a number that anybody can write: it alone does not make that many names.
     """
-    largest = int(y.max()) if _check.plain("y", y).numel() and not y.is_complex() else -1
+    _check.plain("y", y)
+    if names is not None and not (isinstance(names, tuple | list) and not names):
+        return tuple(texts("classes", names))
+    largest = int(y.max()) if y.numel() and not y.is_complex() else -1
     if largest >= max(FEW_CLASSES, y.numel()):
         raise ValueError(
             f"y holds the label {largest:,}, but there are {y.numel():,} nodes: classes are "
             "numbered from 0"
         )
-    if names is None or (isinstance(names, tuple | list) and not names):
-        return tuple(str(number) for number in range(largest + 1))
-    return tuple(texts("classes", names))
+    return tuple(str(number) for number in range(largest + 1))
 
 
 def texts(what: str, values: Any) -> list[str]:
