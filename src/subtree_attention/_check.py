@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 MOST = 2**31 - 1
@@ -102,22 +101,6 @@ def name(what: str, value: Any) -> str:
     if len(text.encode(errors="replace")) > 200:
         raise ValueError(f"{what} must be a name of at most 200 bytes, got {said(text)}")
     return text
-
-
-def device(value: Any) -> torch.device:
-    """A device by its name: one that this machine has."""
-    import torch
-
-    kind("device", value, (str, torch.device), "cpu, cuda or auto")
-    try:
-        chosen = torch.device(value)
-    except RuntimeError:
-        raise ValueError(f"unknown device {said(value)}: use cpu, cuda or auto") from None
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device '{value}' was asked for, but torch sees no GPU: use cpu or auto")
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no device '{value}': torch sees {torch.cuda.device_count()}")
-    return chosen
 
 
 def out_of_memory(error: BaseException) -> bool:

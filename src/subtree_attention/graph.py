@@ -256,7 +256,7 @@ class Graph:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
         """The same graph on another device; itself if it is there already."""
-        device = _check.device(device)
+        device = as_device(device)
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         if device == self.device:
@@ -318,6 +318,20 @@ class Graph:
 @cache  # asked for in every call of the operator
 def _attribute(key: Hashable) -> str:
     return _MADE + re.sub(r"\W+", "_", str(key))
+
+
+def as_device(device: Any) -> torch.device:
+    """A device by its name: one that this machine has."""
+    _check.kind("device", device, (str, torch.device), "cpu, cuda or auto")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"unknown device {_check.said(device)}: use cpu, cuda or auto") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device '{device}' was asked for, but torch sees no GPU: use cpu or auto")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device '{device}': torch sees {torch.cuda.device_count()}")
+    return chosen
 
 
 def index_dtype(*sizes: int) -> torch.dtype:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import check_weights, index_dtype
+from ..graph import as_device, check_weights, index_dtype
 from ..io import FileError, read_json, read_tensors, write_tensors
 from .encoding import check_number, encoding_of
 from .features import append_columns, crc32, from_named_parts, named_parts, values_of
@@ -213,7 +213,7 @@ class Dataset:
 
     def to(self, device: str | torch.device) -> Dataset:
         """The same graph with its tensors on another device."""
-        device = _check.device(device)
+        device = as_device(device)
         tensors = ("x", "edge_index", "y", "edge_weight", "encoding")
         there = {n: None if (t := getattr(self, n)) is None else t.to(device) for n in tensors}
         splits = {kind: codes.to(device) for kind, codes in self.splits.items()}

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
+from ..graph import as_device
 from ..io import open_regular
 from .folders import MissingData
 from .registry import GraphInfo
@@ -44,7 +45,7 @@ class Split(NamedTuple):
         return next((name for name, mask in self._asdict().items() if bool(mask[node])), None)
 
     def to(self, device: str | torch.device) -> Split:
-        device = _check.device(device)
+        device = as_device(device)
         return Split(*(mask.to(device) for mask in self))
 
     @classmethod

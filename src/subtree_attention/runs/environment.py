@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .. import _check
+from ..graph import as_device
 from ..ops.backends import choose
 
 
@@ -22,7 +22,7 @@ def choose_device(device: str) -> torch.device:
     """The device by name; "auto" is a GPU where there is one."""
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = _check.device(device)
+    chosen = as_device(device)
     if chosen.type not in ("cpu", "cuda"):
         raise ValueError(f"device '{device}' is not supported: use cpu, cuda or auto")
     return chosen
