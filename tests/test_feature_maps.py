@@ -42,6 +42,30 @@ def test_plain_maps_equal_their_formula(name, formula):
     torch.testing.assert_close(feature_maps.build(name, 1)(x), formula(x), rtol=0, atol=1e-15 * 8)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_elu_is_exact_to_rounding_with_its_gradient(dtype, recorded):
+    """elu(x) + 1 itself is 20 % off at -16 in float32, and 0 from -18 on."""
+    x = torch.linspace(-100, 100, 20_001, dtype=dtype).requires_grad_(recorded)
+    exact = x.detach().double()
+    wanted = torch.where(exact > 0, exact + 1, exact.exp())
+    rounding = torch.finfo(dtype)
+    # One rounding; exp may be off by another. What is smaller than a normal number has fewer bits.
+    close = {"rtol": 2 * rounding.eps, "atol": rounding.smallest_normal * rounding.eps}
+    phi = feature_maps.elu(x)
+    torch.testing.assert_close(phi.double(), wanted, **close)
+    if recorded:
+        (grad,) = torch.autograd.grad(phi.sum(), x)
+        torch.testing.assert_close(grad.double(), wanted.clamp(max=1), **close)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_elu_of_what_is_no_number_is_none(recorded):
+    x = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0]).requires_grad_(recorded)
+    wanted = torch.tensor([math.nan, math.inf, 0.0, 1.0, 1.0])
+    torch.testing.assert_close(feature_maps.elu(x).detach(), wanted, equal_nan=True)
+
+
 def softmax_kernel(query, key):
     return torch.exp(query @ key.t() / math.sqrt(query.size(-1)))
 
@@ -125,9 +149,19 @@ def test_a_negative_value_is_named_also_while_gradients_are_recorded():
         feature_maps.check_non_negative(torch.tensor([1.0, -2.0], requires_grad=True))
 
 
-def test_a_map_of_the_wrong_shape_is_refused():
-    with pytest.raises(ValueError, match=r"takes \[8, 1, 3\] to \[..., m\], this one gave \[8\]"):
-        feature_maps.build(lambda x: x.sum((1, 2)), 3)
+@pytest.mark.parametrize(
+    ("phi", "gave"),
+    [
+        (lambda x: x.sum((1, 2)), r"\[8\]"),
+        (lambda x: x[..., :0], r"\[8, 1, 0\]"),
+        (lambda x: x.sum(), r"\[\]"),
+        (lambda x: None, "NoneType"),
+    ],
+)
+def test_a_map_of_the_wrong_shape_is_refused(phi, gave):
+    asked = r"takes \[8, 1, 3\] to \[..., m\] with m of at least 1, this one gave "
+    with pytest.raises(ValueError, match=asked + gave):
+        feature_maps.build(phi, 3)
 
 
 def test_unknown_names_come_with_a_suggestion():

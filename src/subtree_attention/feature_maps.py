@@ -19,6 +19,11 @@ from . import _check
 FeatureMap = Callable[[Tensor], Tensor]
 
 
+def _elu_plus_one(x: Tensor) -> Tensor:
+    """exp(x) up to 0 and x + 1 above, each by itself: elu(x) + 1 would lose exp(x) beside its 1."""
+    return x.clamp(max=0).exp_().add_(x.clamp(min=0))
+
+
 class _EluPlusOne(torch.autograd.Function):
     """elu(x) + 1, which tells its gradient from its result: x is not kept for it."""
 
@@ -26,7 +31,7 @@ class _EluPlusOne(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return F.elu(x) + 1
+        return _elu_plus_one(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -42,7 +47,7 @@ def elu(x: Tensor) -> Tensor:
     """elu(x) + 1, the paper's choice."""
     _check.floating("x", x)
     asked = x.requires_grad and torch.is_grad_enabled()
-    return _EluPlusOne.apply(x) if asked else F.elu(x) + 1
+    return _EluPlusOne.apply(x) if asked else _elu_plus_one(x)
 
 
 relu, softplus = F.relu, F.softplus  # max(x, 0); log(1 + exp(x)), smooth and positive everywhere
@@ -183,10 +188,14 @@ def fixed(feature_map: str | FeatureMap) -> FeatureMap:
 
 
 def check_output(features: Tensor, x: Tensor) -> None:
-    """Refuse what is not [..., m] for an input of [..., d]."""
-    if not isinstance(features, Tensor) or features.shape[:-1] != x.shape[:-1]:
-        got = _check.shape(features) if isinstance(features, Tensor) else type(features).__name__
-        raise ValueError(f"a feature map takes {_check.shape(x)} to [..., m], this one gave {got}")
+    """Refuse what is not [..., m], m at least 1, for an input of [..., d]."""
+    is_tensor = isinstance(features, Tensor)
+    if not is_tensor or features.shape[:-1] != x.shape[:-1] or not features.size(-1):
+        got = _check.shape(features) if is_tensor else type(features).__name__
+        raise ValueError(
+            f"a feature map takes {_check.shape(x)} to [..., m] with m of at least 1, this one gave "
+            f"{got}"
+        )
 
 
 def check_non_negative(features: Tensor) -> None:
