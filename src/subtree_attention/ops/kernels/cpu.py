@@ -132,6 +132,8 @@ class NumbaKernel(Kernel):
         self.query, self.key, self.value = _arrays(operands.query, operands.key, value)
         self.turned = False  # to the backward pass
         self.lanes = self._empty(self.workers, *self.shape)  # a node's state for each thread
+        total = self.workers * math.prod(self.shape)  # the same, while a long row is added up
+        self.totals = POOL.take((total,), np.dtype(np.float64)).numpy()
 
     def room(self) -> Tensor:
         return self._rows(self.nodes)
@@ -182,7 +184,7 @@ class NumbaKernel(Kernel):
         readout = self.readout if readouts is None else _arrays(readouts[hop - 1])[0]
         at_hop = self.query, self.eps, self.scales[hop], self.summed, readout, self.levels[hop]
         self.kernels.walk_and_read(
-            self.workers, self.shape, *matrix, *_arrays(old), self._into(new), *at_hop
+            self.workers, self.shape, *matrix, *_arrays(old), *self._into(new), *at_hop
         )
         return new
 
@@ -207,7 +209,7 @@ class NumbaKernel(Kernel):
     def step_for_query(
         self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int
     ) -> Tensor | None:
-        states = *_arrays(old), self._into(new)
+        states = *_arrays(old), *self._into(new)
         self.kernels.walk_for_query(self.workers, self.shape, *matrix, *states, self._at(hop))
         return new
 
@@ -221,12 +223,12 @@ class NumbaKernel(Kernel):
         return exchange(state)
 
     def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
-        at_hop = *self._held(hop), *_arrays(old, new), self._at(hop)
+        at_hop = *self._held(hop), *_arrays(old), *self._into(new), self._at(hop)
         self.kernels.walk_back(self.workers, self.shape, *transpose, *at_hop)
         return new
 
     def home(self, transpose: Matrix, old: Tensor) -> None:
-        states, at_home = (*_arrays(old), self.lanes), (self.key, self.value, self.levels[0])
+        states, at_home = (*_arrays(old), *self._into(None)), (self.key, self.value, self.levels[0])
         ends = self.scales[0], *_arrays(self.products[0]), self.grad_key, self.grad_value
         self.kernels.walk_home(self.workers, self.shape, *transpose, *states, *at_home, *ends)
 
@@ -252,9 +254,9 @@ class NumbaKernel(Kernel):
         """The output of each hop, or its gradient."""
         return [*_arrays(out)] * (self.operands.hops + 1) if self.summed else [*_arrays(*out)]
 
-    def _into(self, new: Tensor | None) -> np.ndarray:
-        """Where a state goes that is only looked at: a node at a time."""
-        return self.lanes if new is None else _arrays(new)[0]
+    def _into(self, new: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
+        """Where a state goes, a node at a time if it is only looked at; room for a row's total."""
+        return self.lanes if new is None else _arrays(new)[0], self.totals
 
     def _rows(self, nodes: int) -> Tensor:
         return POOL.take((nodes, math.prod(self.shape)), self.dtype)
