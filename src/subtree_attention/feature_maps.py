@@ -193,8 +193,8 @@ def check_output(features: Tensor, x: Tensor) -> None:
     if not is_tensor or features.shape[:-1] != x.shape[:-1] or not features.size(-1):
         got = _check.shape(features) if is_tensor else type(features).__name__
         raise ValueError(
-            f"a feature map takes {_check.shape(x)} to [..., m] with m of at least 1, this one gave "
-            f"{got}"
+            f"a feature map takes {_check.shape(x)} to [..., m] with m of at least 1, "
+            f"this one gave {got}"
         )
 
 

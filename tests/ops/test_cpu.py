@@ -1,6 +1,7 @@
 """What is particular to the Numba backend: what it keeps, its memory, its threads."""
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -105,7 +106,7 @@ def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):
 
 
 def test_the_number_of_torchs_threads_is_left_alone():
-    """In a process of its own, since only the first call starts Numba's threads."""
+    """Only the first call starts Numba's threads."""
     code = """
 import torch
 torch.set_num_threads(1)
@@ -115,7 +116,122 @@ query = torch.rand(2, 1, 4, requires_grad=True)
 subtree_attention(query, query, query, graph, 2, backend="numba").sum().backward()
 print(torch.get_num_threads())
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
-    )
-    assert done.stdout.strip() == "1", done.stderr
+    assert elsewhere(code)[0] == ["1"]
+
+
+def elsewhere(code: str, layer: str = "default", **environment: str) -> tuple[list[str], str]:
+    """What a process of its own prints, line by line, and of what it warns.
+
+    Its threads that wait sleep: they are more than there are cores.
+    """
+    if layer == "omp":
+        pytest.importorskip("numba.np.ufunc.omppool", exc_type=ImportError)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    environment |= {"NUMBA_THREADING_LAYER": layer, "OMP_WAIT_POLICY": "PASSIVE"}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+FORK = """
+import multiprocessing, torch
+from subtree_attention import Graph, subtree_attention
+
+random = torch.Generator().manual_seed(0)
+graph = Graph(torch.randint(3000, (2, 40_000), generator=random), 3000)
+inputs = torch.randn(3, 3000, 4, 16, generator=random)
+
+
+def call(backend):
+    return subtree_attention(*inputs, graph, 2, backend=backend)
+
+
+def child(sender, backend):
+    try:
+        sender.send(float((call(backend) - wanted).abs().max()))
+    except ValueError as refused:
+        sender.send(str(refused))
+
+
+wanted = call("numba")
+for backend in ("auto", "numba"):
+    receiver, sender = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=child, args=(sender, backend))
+    process.start()
+    print(receiver.recv() if receiver.poll(60) else "no answer")
+    process.kill()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_computes_by_torch_and_says_so():
+    """Numba's OpenMP would end the child, and torch's would wait for ever: before, both did."""
+    answers, warned = elsewhere(FORK, layer="omp")
+    assert float(answers[0]) < 1e-5  # rounding of another order of sums
+    assert "backend 'numba' cannot run here: this process was forked" in answers[1]
+    assert "UserWarning: the torch backend computes here, on one thread" in warned
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_fork_gives_the_same_bits_where_numbas_threads_survive_it():
+    answers, warned = elsewhere(FORK, layer="workqueue")
+    assert answers == ["0.0", "0.0"]
+    assert not warned
+
+
+THREADS = """
+import threading, torch
+from subtree_attention import Graph, subtree_attention
+
+random = torch.Generator().manual_seed(0)
+graph = Graph(torch.randint(500, (2, 4000), generator=random), 500)
+inputs = torch.randn(3, 500, 4, 16, generator=random).requires_grad_()
+
+
+def call():
+    out = subtree_attention(*inputs, graph, 3, backend="numba")
+    return out, *torch.autograd.grad(out.sum(), inputs)
+
+
+def work():
+    same.extend(all(map(torch.equal, call(), wanted)) for _ in range(20))
+
+
+wanted, same = call(), []
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(same), all(same))
+"""
+
+
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_several_python_threads_may_call_at_once(layer):
+    """Numba's `workqueue` ends a process that does so."""
+    assert elsewhere(THREADS, layer)[0] == ["60 True"]
+
+
+BITS = """
+import torch
+from subtree_attention import Graph, subtree_attention
+
+random = torch.Generator().manual_seed(0)
+index = torch.randint(20_000, (2, 60_000), generator=random)
+index[1, :20_000] %= 3  # hubs: rows of more than one span
+graph = Graph(index, 20_000)
+inputs = [torch.randn(20_000, 2, c, generator=random).requires_grad_() for c in (8, 8, 5)]
+weights = torch.rand(4, 2, generator=random).requires_grad_()
+results = []
+for threads in (1, 2, 3, 4):
+    torch.set_num_threads(threads)
+    out = subtree_attention(*inputs, graph, 3, weights, backend="numba")
+    results.append([out, *torch.autograd.grad(out.square().sum(), [*inputs, weights])])
+print(*(all(map(torch.equal, result, results[0])) for result in results))
+"""
+
+
+def test_the_same_bits_with_more_threads_than_cores():
+    """With enough rows for torch to share out its sums too."""
+    assert elsewhere(BITS, NUMBA_NUM_THREADS="4")[0] == ["True True True True"]

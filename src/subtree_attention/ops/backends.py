@@ -7,6 +7,7 @@ A backend is a kernel (`kernels/`) under a name. To add one: write the kernel, t
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TypeAlias
 
 import torch
@@ -16,7 +17,7 @@ from .. import _check
 from ..graph import CSR, untraced
 from . import recurrence
 from .kernels import Kernel, cuda
-from .kernels.cpu import NumbaKernel
+from .kernels.cpu import FORKED, NumbaKernel
 from .kernels.cuda import CudaKernel
 from .kernels.cuda.schedule import Scheduled, scheduled
 from .kernels.plain import TorchKernel
@@ -38,7 +39,10 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
         name = os.environ.get("STA_BACKEND", "auto")
     _check.known("backend", name, ["auto", *BACKENDS])
     if isinstance(name, str) and name == "auto":
-        return next(n for n, kernel in BACKENDS.items() if not kernel.refusal(device, dtype))
+        refusals = {name: kernel.refusal(device, dtype) for name, kernel in BACKENDS.items()}
+        if refusals["numba"] == FORKED:
+            warnings.warn(f"the torch backend computes here, on one thread: {FORKED}", stacklevel=2)
+        return next(name for name, refusal in refusals.items() if not refusal)
     reason = BACKENDS[name].refusal(device, dtype)
     if reason:
         raise ValueError(f"backend '{name}' cannot run here: {reason}")

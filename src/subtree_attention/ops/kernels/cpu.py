@@ -7,8 +7,12 @@ code is kept on disk, so only the very first run compiles (`_numba_kernels.py`).
 from __future__ import annotations
 
 import math
+import os
+import sys
+import threading
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
@@ -71,6 +75,16 @@ Matrix = tuple[np.ndarray, ...]
 """Row pointers, columns and weights."""
 
 
+FORKED = (
+    "this process was forked from one in which Numba's threads ran, which OpenMP does not survive: "
+    "start processes by 'spawn' or 'forkserver' (multiprocessing.get_context), or set "
+    "NUMBA_THREADING_LAYER=workqueue"
+)
+
+_TURN = threading.Lock()
+"""Numba's own layer of threads, `workqueue`, ends the process where two threads call at a time."""
+
+
 @cache
 def _numba_problem() -> str | None:
     """Why Numba cannot be used, if it cannot; asked when a CPU backend is first needed."""
@@ -79,6 +93,30 @@ def _numba_problem() -> str | None:
     except ImportError as error:
         return f"Numba cannot be imported ({error}): pip install 'subtree-attention[cpu]'"
     return None
+
+
+def threading_layer() -> str | None:
+    """What Numba's threads run on, if it has started any: `omp`, `tbb` or `workqueue`."""
+    try:
+        return sys.modules["numba"].threading_layer()
+    except (KeyError, ValueError):
+        return None
+
+
+_is_fork = False  # of a process with threads that a fork does not survive
+
+
+def _after_fork() -> None:
+    """In the child: the parent's threads are gone, but OpenMP waits for them, in torch for ever."""
+    global _is_fork, _TURN
+    _TURN = threading.Lock()  # nobody is left to release the parent's
+    if layer := threading_layer():
+        torch.set_num_threads(1)
+        _is_fork = layer == "omp"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def compiled() -> bool:
@@ -101,7 +139,7 @@ class NumbaKernel(Kernel):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in (torch.float32, torch.float64):
             return f"it computes in float32 or float64, not in {dtype}"
-        return _numba_problem()
+        return FORKED if _is_fork else _numba_problem()
 
     @staticmethod
     def matrix(tensors: Sequence[Tensor]) -> Matrix:
@@ -171,7 +209,7 @@ class NumbaKernel(Kernel):
             state, level = self._rows(len(key)), self._empty(value.numel())
             self._put_level_zero()
         ends = *_arrays(key, value), self.scales[0], *_arrays(state), level
-        self.kernels.begin(self.workers, self.shape, *ends)
+        self._launch("begin", *ends)
         return state
 
     def _put_level_zero(self) -> None:
@@ -183,9 +221,7 @@ class NumbaKernel(Kernel):
         readouts = self.kept.readouts
         readout = self.readout if readouts is None else _arrays(readouts[hop - 1])[0]
         at_hop = self.query, self.eps, self.scales[hop], self.summed, readout, self.levels[hop]
-        self.kernels.walk_and_read(
-            self.workers, self.shape, *matrix, *_arrays(old), *self._into(new), *at_hop
-        )
+        self._launch("walk_and_read", *matrix, *_arrays(old), *self._into(new), *at_hop)
         return new
 
     def finish(self) -> Tensor:
@@ -210,27 +246,26 @@ class NumbaKernel(Kernel):
         self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int
     ) -> Tensor | None:
         states = *_arrays(old), *self._into(new)
-        self.kernels.walk_for_query(self.workers, self.shape, *matrix, *states, self._at(hop))
+        self._launch("walk_for_query", *matrix, *states, self._at(hop))
         return new
 
     def last_gradient(self, exchange: Exchange, place: Place) -> Tensor:
         hops, state = self.operands.hops, place(self.operands.hops)
         if hops:
-            held = *self._held(hops), *_arrays(state), self._at(hops)
-            self.kernels.last_gradient(self.workers, self.shape, *held)
+            self._launch("last_gradient", *self._held(hops), *_arrays(state), self._at(hops))
         else:
             state.zero_()
         return exchange(state)
 
     def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
         at_hop = *self._held(hop), *_arrays(old), *self._into(new), self._at(hop)
-        self.kernels.walk_back(self.workers, self.shape, *transpose, *at_hop)
+        self._launch("walk_back", *transpose, *at_hop)
         return new
 
     def home(self, transpose: Matrix, old: Tensor) -> None:
         states, at_home = (*_arrays(old), *self._into(None)), (self.key, self.value, self.levels[0])
         ends = self.scales[0], *_arrays(self.products[0]), self.grad_key, self.grad_value
-        self.kernels.walk_home(self.workers, self.shape, *transpose, *states, *at_home, *ends)
+        self._launch("walk_home", *transpose, *states, *at_home, *ends)
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         return *self.grads, self.products.sum(1) if self.summed else None
@@ -249,6 +284,10 @@ class NumbaKernel(Kernel):
         return _arrays(self.kept.readouts[hop - 1])[0], False
 
     # ------------------------------------------------------------------------------- helpers
+
+    def _launch(self, kernel: str, *arguments: Any) -> None:
+        with _TURN if threading_layer() == "workqueue" else nullcontext():
+            getattr(self.kernels, kernel)(self.workers, self.shape, *arguments)
 
     def _levels(self, out: Tensor) -> list[np.ndarray]:
         """The output of each hop, or its gradient."""
