@@ -106,6 +106,13 @@ class TestWithoutAGPU:
             assert first <= index < first + count
             assert (pieces[first : first + count, 0, 0] == pieces[index, 0, 0]).all()
 
+    @pytest.mark.parametrize("degree", [129, 20_000, 100_000])
+    def test_no_sum_of_a_hub_is_long(self, degree):
+        """A piece is added up one by one, and so are the pieces; each addition rounds once."""
+        _, pieces = schedule.share_out(torch.tensor([0, degree]), degree)
+        longest, count = int((pieces[:, 0, 2] - pieces[:, 0, 1]).max()), len(pieces)
+        assert (longest + count) * torch.finfo(torch.float32).eps / 2 <= 5e-5
+
     @pytest.mark.parametrize("channels", [16, 65, 129, 200])
     @pytest.mark.parametrize("values", [7, 28, 40, 70])
     def test_there_is_a_plane_for_every_slice_of_every_block(self, channels, values, monkeypatch):

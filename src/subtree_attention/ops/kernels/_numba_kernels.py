@@ -211,9 +211,13 @@ def _put_level(heads, width, readout, eps, scale, row, add, out):
     """out (+)= scale * numerator / (denominator + eps) of node `row`."""
     for h in range(heads):
         r, o = (row * heads + h) * width, (row * heads + h) * (width - 1)
-        share = _share(scale[h], readout[r + width - 1] + eps)
+        denominator = readout[r + width - 1] + eps
+        share = _share(scale[h], denominator)
+        overflows = np.isinf(share)  # which the level itself need not do
         for e in range(width - 1):
             level = readout[r + e] * share
+            if overflows:
+                level = scale[h] * (readout[r + e] / denominator)
             out[o + e] = out[o + e] + level if add else level
 
 

@@ -26,6 +26,11 @@ __device__ real inverse(real denominator) {  // where no walk arrives, the level
   return denominator != 0 ? 1 / denominator : real(0);
 }
 
+__device__ real quotient(real numerator, real denominator) {
+  const real share = inverse(denominator);  // may overflow where the level does not
+  return isinf(share) ? numerator / denominator : numerator * share;
+}
+
 __device__ real padded_value(const Quotient& a, size_t row, int x) {
   return x < VALUES ? a.value[row * VALUES + x] : real(x == VALUES);
 }
@@ -53,7 +58,7 @@ extern "C" __global__ void combine(const Quotient a) {
   }
   for (int i = 0; i < a.hops; i++) {
     const real* readout = a.readouts + (size_t(i) * a.rows + row) * WIDTH;
-    const real level = readout[x] * inverse(readout[VALUES] + real(a.eps));
+    const real level = quotient(readout[x], readout[VALUES] + real(a.eps));
     const int hop = a.first_hop + i;
     if (a.hop_weights) sum += a.hop_weights[hop * HEADS + head] * level;
     else a.out[hop * entries + entry] = level;
