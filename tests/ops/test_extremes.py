@@ -176,7 +176,7 @@ def test_degrees(name, transition, device, backend):
     edges = DEGREES[name]
     graph = edges.graph(transition, device)
     single = changed(VALUES["usual"][0], edges.num_nodes).to(device)
-    # A thousand neighbours over three hops, in `torch` one after the other; plain PyTorch adds up 40.
+    # A thousand neighbours over three hops, in `torch` one by one, where plain PyTorch adds up 40.
     many = 256 if backend == "torch" else 64
     assert_as_exact_as_float32_can_be(single, graph, 1e-6, backend, roundings=many)
     exact = single.to(torch.float64)
