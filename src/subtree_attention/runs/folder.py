@@ -4,7 +4,7 @@
     OUT/environment.json    versions, machine, commit
     OUT/graph.safetensors   only of a run on one's own data: the graph, see `Dataset.save`
     OUT/summary.json        mean and std over runs; there when all runs are done
-    OUT/SHA256SUMS          of the other files, but for tensors, which have checksums of their own
+    OUT/SHA256SUMS          of the other files, but for the graph, which has a checksum of its own
     OUT/run-0/metrics.jsonl        a line per epoch
     OUT/run-0/summary.json         the run's result
     OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
@@ -29,7 +29,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from .. import io
+from .. import _check, io
 from ..config import Config
 from ..io import FileError
 from ..upgrade import FORMAT, upgrade
@@ -83,18 +83,24 @@ def config_from(content: Any, path: Path) -> Config:
 def write_result(run: Path, result: RunResult, history: Sequence[Epoch]) -> None:
     """The summary and the epochs of a run, which say that it is done."""
     summary = io.json_bytes({"format": FORMAT, **asdict(result)})
-    write_listed(run, {METRICS: _lines(history), SUMMARY: summary})
+    write_listed(run, {METRICS: _lines(history), SUMMARY: summary}, there=[MODEL])
 
 
 def read_result(run: Path) -> RunResult:
     """The result of a finished run."""
     path = run / SUMMARY
     summary = upgrade("summary", _read_json(path))
-    *needed, _ = names = [about.name for about in fields(RunResult)]  # not the temperature
     found = summary if isinstance(summary, dict) else {}
-    if not all(isinstance(found.get(name), int | float) for name in needed):
-        raise FileError(f"{path} is no summary of a run: it needs {', '.join(needed)}")
-    return RunResult(**{name: summary.get(name) for name in names})
+    result = {about.name: found.get(about.name) for about in fields(RunResult)}
+    try:
+        for about in fields(RunResult):
+            if about.type == "int":
+                _check.integer(about.name, result[about.name], 0, _check.MOST_SEED)
+            elif result[about.name] is not None or about.type == "float":
+                _check.number(about.name, result[about.name])
+    except (TypeError, ValueError) as error:
+        raise FileError(f"{path} is no summary of a run: {error}") from None
+    return RunResult(**result)
 
 
 def write_curves(run: Path, history: Sequence[Epoch]) -> None:
@@ -140,7 +146,11 @@ def finished_runs(folder: Path) -> list[Path]:
         raise FileError(f"{folder} is not a folder")
     if (folder / MODEL).exists():
         return [folder]
-    runs = [run for run in run_folders(folder) if is_done(run)]
+    runs, cut = [], []
+    for run in run_folders(folder):
+        (runs if is_done(run) else cut).append(run)
+    if cut and is_done(folder):
+        raise FileError(f"{cut[0]} is damaged: it was done, and its {LIST} is missing")
     if not runs and holds_run(folder):
         raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
@@ -153,11 +163,14 @@ def finished_runs(folder: Path) -> list[Path]:
 # ---------------------------------------------------------------------------- the list of a folder
 
 
-def write_listed(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files, and last the list that says what they are: only then do they count."""
+def write_listed(folder: Path, contents: Mapping[str, bytes], there: Sequence[str] = ()) -> None:
+    """Write files, and last the list that says what they, and others that are there, are: only then
+    do they count."""
     for name, content in contents.items():
         io.write_bytes(folder / name, content)
-    _write_list(folder, listed(folder) | {name: _sha256(it) for name, it in contents.items()})
+    digests = {name: _sha256(content) for name, content in contents.items()}
+    digests |= {name: _digest(folder / name) for name in there}
+    _write_list(folder, listed(folder) | digests)
 
 
 def _write_list(folder: Path, digests: Mapping[str, str]) -> None:
@@ -167,6 +180,11 @@ def _write_list(folder: Path, digests: Mapping[str, str]) -> None:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with io.open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def listed(folder: Path) -> dict[str, str]:
@@ -198,13 +216,14 @@ def check(out: Path) -> Iterator[tuple[Path, str]]:
         listing: list[Path] = []
         with suppress(FileError):  # said below, when the list itself is read
             listing = [folder / name for name in listed(folder)]
-        for path in [folder / LIST, *listing, *sorted(folder.glob("*.safetensors"))]:
+        tensors = sorted(folder.glob("*.safetensors"))
+        for path in dict.fromkeys([folder / LIST, *listing, *tensors]):
             try:
                 if path.name == LIST:
                     listed(folder)
                 elif path in listing:
-                    _read_listed(path)
-                else:
+                    check_listed(path)
+                if path in tensors:
                     io.read_header(path, whole=True)
             except FileError as error:
                 yield path, str(error)
@@ -216,13 +235,13 @@ def check(out: Path) -> Iterator[tuple[Path, str]]:
 def accept(out: Path) -> None:
     """Let the files of a run folder be what they are now, if they can be read."""
     for folder in (out, *run_folders(out)):
-        known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY)
-        contents = {n: io.read_bytes(folder / n) for n in known if (folder / n).exists()}
-        if (CONFIG if folder == out else SUMMARY) not in contents:
+        known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY, MODEL)
+        digests = {name: _digest(folder / name) for name in known if (folder / name).exists()}
+        if (CONFIG if folder == out else SUMMARY) not in digests:
             continue  # a run that is not done has no list
         if folder == out:
-            config_from(io.parse_json(contents[CONFIG], folder / CONFIG), folder / CONFIG)
-        _write_list(folder, {name: _sha256(content) for name, content in contents.items()})
+            config_from(io.read_json(folder / CONFIG), folder / CONFIG)
+        _write_list(folder, digests)
 
 
 def _read_json(path: Path) -> Any:
@@ -236,9 +255,20 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_listed(path: Path) -> bytes:
-    content, names = io.read_bytes(path), listed(path.parent)
-    if not names or names.get(path.name) == _sha256(content):
-        return content
+    content = io.read_bytes(path)
+    _compare(path, _sha256(content))
+    return content
+
+
+def check_listed(path: Path) -> None:
+    """Refuse a file that is not what the list of its folder says, if there is a list."""
+    _compare(path, _digest(path))
+
+
+def _compare(path: Path, digest: str) -> None:
+    names = listed(path.parent)
+    if not names or names.get(path.name) == digest:
+        return
     if path.name not in names:
         raise FileError(f"{path} is not in {LIST}: it was cut off; {_remedy(path.parent)}")
     raise FileError(

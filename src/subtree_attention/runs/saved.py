@@ -80,6 +80,7 @@ class SavedRun:
     def model(self) -> nn.Module:
         """The weights of its best epoch, in evaluation mode."""
         path, settings = self.folder / files.MODEL, self.config.model
+        files.check_listed(path)
         weights, _ = io.read_tensors(path, REMEDY)
         try:
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
