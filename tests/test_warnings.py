@@ -14,7 +14,9 @@ from tests.samples import csv_text, friends, people
 ROOT = Path(__file__).parents[1]
 QUICK = "--runs 1 --epochs 3 --hops 2 --device cpu"
 TABLES = "--nodes nodes.csv --edges edges.csv"
+CORA = [f"train cora {QUICK} --data-dir data --out cora"] * ("STA_MIRROR" in os.environ)
 COMMANDS = [
+    *CORA,
     "--version",
     "info",
     "datasets",

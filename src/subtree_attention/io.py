@@ -268,7 +268,8 @@ def _said_in_words(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # safetensors and json each have their own errors
-        words = str(error) if isinstance(error, FileError) else f"{path} cannot be read ({error})"
+        why = " ".join(str(error).split())[:200]  # they quote what they do not like, however long
+        words = str(error) if isinstance(error, FileError) else f"{path} cannot be read ({why})"
         raise FileError(f"{words}: {remedy}" if remedy else words) from None
 
 

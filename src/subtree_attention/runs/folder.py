@@ -91,7 +91,7 @@ def read_result(run: Path) -> RunResult:
     path = run / SUMMARY
     summary = upgrade("summary", _read_json(path))
     found = summary if isinstance(summary, dict) else {}
-    result = {about.name: found.get(about.name) for about in fields(RunResult)}
+    result: dict[str, Any] = {about.name: found.get(about.name) for about in fields(RunResult)}
     try:
         for about in fields(RunResult):
             if about.type == "int":
@@ -146,11 +146,11 @@ def finished_runs(folder: Path) -> list[Path]:
         raise FileError(f"{folder} is not a folder")
     if (folder / MODEL).exists():
         return [folder]
-    runs, cut = [], []
-    for run in run_folders(folder):
-        (runs if is_done(run) else cut).append(run)
-    if cut and is_done(folder):
-        raise FileError(f"{cut[0]} is damaged: it was done, and its {LIST} is missing")
+    begun = run_folders(folder)
+    runs = [run for run in begun if is_done(run)]
+    if len(runs) < len(begun) and is_done(folder):
+        broken = next(run for run in begun if run not in runs)
+        raise FileError(f"{broken} is damaged: it was done, and its {LIST} is missing")
     if not runs and holds_run(folder):
         raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
@@ -184,7 +184,7 @@ def _sha256(content: bytes) -> str:
 
 def _digest(path: Path) -> str:
     with io.open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def listed(folder: Path) -> dict[str, str]:
