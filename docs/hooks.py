@@ -28,7 +28,7 @@ log = logging.getLogger("mkdocs.hooks.links")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add all that is linked to, and what that links to, and so on."""
-    starts = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+    starts = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
     waiting = [ROOT / name for name in starts]
     waiting += [Path(str(file.abs_src_path)) for file in files.documentation_pages()]
     done = set()

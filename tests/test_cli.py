@@ -156,6 +156,7 @@ def test_sta_backend_overrides_and_a_wrong_one_is_refused(
         (("train", "cora", "--mirror", "nowhere", "--data-dir", "d"), "nowhere is not a folder"),
         (("train", "--colour", "red"), "--colour"),
         (("evaluate", "nowhere"), "nowhere is not a folder"),
+        (("evaluate", "no\x1b[2Jwhere\r[bold]"), "no\ufffd[2Jwhere\ufffd[bold] is not a folder"),
         (("trane",), "trane"),
         (("explain", "runs/mine"), "see: sta explain --help"),
         (("bench", "cora", "--rounds", "3"), "python -m experiments bench cora --rounds 3"),

@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 import typer
-from rich.markup import escape
 
 from .. import _check
+from ..show.text import plain
 from .app import app as sta
 from .app import err_console
 
@@ -68,5 +68,6 @@ def _memory(error: Exception) -> str:
 def _fail(error: Exception, message: str, code: int) -> None:
     if os.environ.get("STA_TRACEBACK"):
         raise error
-    err_console.print(f"[red]error:[/red] {escape(message)}", soft_wrap=True)
+    message = "\n".join(plain(line) for line in message.split("\n"))  # it may quote anything
+    err_console.print(f"[red]error:[/red] {message}", soft_wrap=True)
     sys.exit(code)
