@@ -150,7 +150,7 @@ def finished_runs(folder: Path) -> list[Path]:
     runs = [run for run in begun if is_done(run)]
     if len(runs) < len(begun) and is_done(folder):
         broken = next(run for run in begun if run not in runs)
-        raise FileError(f"{broken} is damaged: it was done, and its {LIST} is missing")
+        raise FileError(f"{broken} was done, but its {LIST} is missing: {_remedy(folder)}")
     if not runs and holds_run(folder):
         raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
@@ -201,10 +201,11 @@ def listed(folder: Path) -> dict[str, str]:
 
 def is_done(folder: Path) -> bool:
     """Whether its summary counts: that of a run, or of all runs."""
-    summary = folder / SUMMARY
     if (folder / LIST).exists():
         return SUMMARY in listed(folder)
-    return summary.exists() and _is_older(io.read_json(summary))
+    with suppress(FileError):
+        return _is_older(io.read_json(folder / SUMMARY))
+    return False
 
 
 def check(out: Path) -> Iterator[tuple[Path, str]]:
@@ -307,6 +308,7 @@ def check_open(folder: Path) -> None:
         raise FileError(f"{folder} is not empty and holds no run: choose another folder")
     elif folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file: choose a folder")
+    io.check_writable(folder)
 
 
 def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
