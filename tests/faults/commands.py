@@ -83,19 +83,20 @@ def _tables(folder: Path) -> None:
 
 
 def warm_up(folder: Path) -> None:
-    """Run every command once in this process: those forked from it have all that is imported."""
-    for command in COMMANDS.values():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        _tables(folder)
-        with contextlib.chdir(folder), open(os.devnull, "w") as nowhere:
-            for function in filter(None, (command.before, command.run)):
-                with (
-                    contextlib.redirect_stdout(nowhere),
-                    contextlib.redirect_stderr(nowhere),
-                    contextlib.suppress(SystemExit),
-                ):
-                    function()
+    """Run commands once in this process: those forked from it have all that they import.
+
+    Not what reads tables: that is done by threads, which do not survive a fork.
+    """
+    folder.mkdir(parents=True)
+    asked = [sta(f"{words} out --device cpu") for words in ("evaluate", "predict --out p.csv")]
+    with contextlib.chdir(folder), open(os.devnull, "w") as nowhere:
+        for function in (train(), *asked, sta("report out --device cpu"), queue):
+            with (
+                contextlib.redirect_stdout(nowhere),
+                contextlib.redirect_stderr(nowhere),
+                contextlib.suppress(SystemExit),
+            ):
+                function()
 
 
 def call(
