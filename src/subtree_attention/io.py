@@ -237,8 +237,8 @@ def read_json(path: Path) -> Any:
     return parse_json(read_bytes(path), path)
 
 
-def parse_json(content: bytes | str, path: Path) -> Any:
-    """The JSON that was read from a file."""
+def parse_json(content: bytes | str, path: Path | str) -> Any:
+    """The JSON that was read from a file, or what else the words are of."""
     try:
         return json.loads(content)
     except ValueError as error:

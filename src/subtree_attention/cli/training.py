@@ -99,7 +99,8 @@ def train(
     where, dataset, out = Place.of(**place), None, how.pop("out", None)
     if tables:
         _refuse_beside(tables, graph, "resume" in how)
-        files.check_open(out)  # before tables are read, and settings searched
+        if out:
+            files.check_open(out)  # before tables are read, and settings searched
         budget = tables.pop("tune", None)
         dataset, config = _own_graph(settings, budget, **tables)
         if budget:
@@ -182,8 +183,8 @@ def _resolved(
     from ..train.recipes import recipe
 
     if not resume:
-        return recipe(graph or "digits", **changes), out
-    graph = datasets.info(graph).name if graph else None
+        return recipe("digits" if graph is None else graph, **changes), out
+    graph = None if graph is None else datasets.info(graph).name
     out = out or files.latest_unfinished(graph)
     config = files.read_config(out)
     return config.replace(**changes, graph=graph or config.data.graph), out
@@ -194,7 +195,7 @@ def _refuse_beside(tables: Given, graph: str | None, resume: bool) -> None:
     given = f"--{min(tables).replace('_', '-')}"
     if resume:
         raise ValueError(f"--resume takes the graph from the run: leave out {given}")
-    if graph:
+    if graph is not None:
         raise ValueError(f"{given} is for tables of your own: leave it out, or '{graph}'")
 
 

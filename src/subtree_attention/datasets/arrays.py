@@ -174,8 +174,8 @@ def _features(arrays: dict[str, np.ndarray], path: Path) -> Tensor:
         parts = tuple(arrays[f"x_{part}"] for part in ("data", "indices", "indptr"))
         matrix = scipy.sparse.csr_matrix(parts, shape=tuple(arrays["x_shape"].tolist()))
         matrix.check_format(full_check=True)
+        return from_scipy(matrix)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{path}: x_data, x_indices, x_indptr, x_shape are no CSR: {error}"
         ) from None
-    return from_scipy(matrix)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from .. import _check
 from ..graph import as_device, check_weights, index_dtype
-from ..io import FileError, read_json, read_tensors, write_tensors
+from ..io import FileError, parse_json, read_json, read_tensors, write_tensors
 from .encoding import check_number, encoding_of
 from .features import append_columns, crc32, from_named_parts, named_parts, values_of
 from .registry import info
@@ -427,6 +427,8 @@ def _parts(data: Dataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
     """The inverse of `_parts`, whatever it is given: what does not fit is an error."""
+    if not isinstance(header["shape"], list) or len(header["shape"]) != 2:
+        raise ValueError(f"shape must be [N, F], got {_check.said(header['shape'])}")
     num_nodes, width = (_check.integer("a size of x", size, 0) for size in header["shape"])
     schema, notes, ids = header["schema"], header["notes"], tensors.get("ids")
     x = from_named_parts(tensors, (num_nodes, width))
@@ -434,11 +436,11 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
     return Dataset(
         x=x,
-        edge_index=tensors["edge_index"].long(),
-        y=tensors["y"].long(),
+        edge_index=_check.whole("edge_index", tensors["edge_index"]).long(),
+        y=_check.whole("y", tensors["y"]).long(),
         edge_weight=tensors.get("edge_weight"),
-        classes=tuple(header["classes"]),
-        ids=None if ids is None else json.loads(ids.numpy().tobytes()),
+        classes=header["classes"],
+        ids=None if ids is None else parse_json(ids.numpy().tobytes(), "the list of ids"),
         splits={n.removeprefix("split_"): t for n, t in tensors.items() if n.startswith("split_")},
         schema=None if schema is None else TableSchema.from_dict(schema),
         notes=None if notes is None else TableNotes.from_dict(notes),

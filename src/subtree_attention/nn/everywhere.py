@@ -62,7 +62,7 @@ def global_attention(
             out = recurrence.quotient(torch.einsum("nhd,hde->nhe", query, state), eps)
         else:
             own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
-            with _check.fits(f"the sums of {graphs:,} graphs in a batch"):
+            with _check.fits(f"a batch of {graphs:,} graphs"):
                 state = own.new_zeros(graphs, *own.shape[1:])
             state = state.index_add(0, batch, own)
             out = recurrence.quotient(recurrence.read(query, state[batch]), eps)

@@ -37,8 +37,6 @@ from ..upgrade import FORMAT, upgrade
 CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
 METRICS, LIST = "metrics.jsonl", "SHA256SUMS"
-RUNS = Path("runs")
-"""Where new folders are made, below the one that one is in."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +89,18 @@ def write_result(run: Path, result: RunResult, history: Sequence[Epoch]) -> None
 def read_result(run: Path) -> RunResult:
     """The result of a finished run."""
     path = run / SUMMARY
-    summary = upgrade("summary", _read_json(path))
-    found = summary if isinstance(summary, dict) else {}
-    result: dict[str, Any] = {about.name: found.get(about.name) for about in fields(RunResult)}
+    content = _read_json(path)
     try:
+        summary = upgrade("summary", content)
+        found = summary if isinstance(summary, dict) else {}
+        result: dict[str, Any] = {about.name: found.get(about.name) for about in fields(RunResult)}
         for about in fields(RunResult):
             if about.type == "int":
                 _check.integer(about.name, result[about.name], 0, _check.MOST_SEED)
             elif result[about.name] is not None or about.type == "float":
                 _check.number(about.name, result[about.name])
+        if result["temperature"] == 0:
+            raise ValueError("temperature must be above 0, got 0")
     except (TypeError, ValueError) as error:
         raise FileError(f"{path} is no summary of a run: {error}") from None
     return RunResult(**result)
@@ -120,8 +121,9 @@ def read_curves(run: Path) -> list[Epoch]:
     content = _read_listed(path)
     try:
         epochs = [Epoch(**io.parse_json(line, path)) for line in content.splitlines()]
-    except TypeError as error:
-        raise FileError(f"{path} cannot be read: {error}") from None
+    except TypeError:
+        names = ", ".join(about.name for about in fields(Epoch))
+        raise FileError(f"{path} cannot be read: a line must have {names}") from None
     numbers = (number for epoch in epochs for number in asdict(epoch).values())
     if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
         raise FileError(f"{path} cannot be read: an epoch is not made of finite numbers")
@@ -152,7 +154,7 @@ def finished_runs(folder: Path) -> list[Path]:
     runs = [run for run in begun if is_done(run)]
     if len(runs) < len(begun) and is_done(folder):
         broken = next(run for run in begun if run not in runs)
-        raise FileError(f"{broken} was done, but its {LIST} is missing: {_remedy(folder)}")
+        raise FileError(f"{broken} is damaged: it was done, and its {LIST} is missing")
     if not runs and holds_run(folder):
         raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
@@ -203,11 +205,10 @@ def listed(folder: Path) -> dict[str, str]:
 
 def is_done(folder: Path) -> bool:
     """Whether its summary counts: that of a run, or of all runs."""
+    summary = folder / SUMMARY
     if (folder / LIST).exists():
         return SUMMARY in listed(folder)
-    with suppress(FileError):
-        return _is_older(io.read_json(folder / SUMMARY))
-    return False
+    return summary.exists() and _is_older(io.read_json(summary))
 
 
 def check(out: Path) -> Iterator[tuple[Path, str]]:
@@ -298,14 +299,9 @@ def holds_run(folder: Path) -> bool:
     return (folder / CONFIG).exists()
 
 
-def check_open(folder: Path | None) -> None:
-    """Refuse a folder in which nothing can be begun or gone on with, before any work is done.
-
-    None is a new one, see `new_folder`.
-    """
-    if folder is None:
-        folder = RUNS
-    elif holds_run(folder):
+def check_open(folder: Path) -> None:
+    """Refuse a folder in which nothing can be begun or gone on with, before any work is done."""
+    if holds_run(folder):
         if is_done(folder):
             raise FileError(
                 f"{folder} holds a run already, which is finished: choose another folder "
@@ -325,7 +321,6 @@ def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
     would be lost. One that is finished is only looked at if that is asked for.
     """
     if out is None and not resume:
-        check_open(None)
         return None
     out = out or latest_unfinished(config.data.graph)
     if not resume or not holds_run(out):
@@ -339,7 +334,7 @@ def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
     return out
 
 
-def new_folder(graph: str, parent: Path = RUNS) -> Path:
+def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
     """A new empty folder, named after the graph and the time; never one that is there already."""
     stamp = f"{graph}-{datetime.now():%Y%m%d-%H%M%S}"
     parent.mkdir(parents=True, exist_ok=True)
@@ -350,7 +345,7 @@ def new_folder(graph: str, parent: Path = RUNS) -> Path:
     raise FileError(f"no free name for a folder like {parent / stamp}")
 
 
-def latest_unfinished(graph: str | None, parent: Path = RUNS) -> Path:
+def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
     """The newest run folder that has a configuration (of this graph) but no summary."""
 
     def wanted(folder: Path) -> bool:

@@ -50,7 +50,12 @@ class SavedRun:
     @cached_property
     def _header(self) -> dict[str, Any]:
         """What stands beside the weights: the settings and sizes that rebuild the model."""
-        return io.read_header(self.folder / files.MODEL, REMEDY)
+        path = self.folder / files.MODEL
+        header = io.read_header(path, REMEDY)
+        if header.get("format", 1) not in range(1, FORMAT + 1):
+            got = _check.said(header["format"])
+            raise FileError(f"{path} has format {got}, and this version reads up to {FORMAT}")
+        return header
 
     @cached_property
     def config(self) -> Config:
@@ -81,14 +86,17 @@ class SavedRun:
         """The weights of its best epoch, in evaluation mode."""
         path, settings = self.folder / files.MODEL, self.config.model
         files.check_listed(path)
-        weights, _ = io.read_tensors(path, REMEDY)
+        (weights, _), sizes = io.read_tensors(path, REMEDY), self._sizes
+        if any(weight.dtype != torch.float32 for weight in weights.values()):
+            raise FileError(f"{path} does not fit its own settings: weights must be float32")
         try:
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-                build(settings, *self._sizes).load_state_dict(weights, assign=True)
-            model = build(settings, *self._sizes)
+                build(settings, *sizes).load_state_dict(weights, assign=True)
+            model = build(settings, *sizes)
             model.load_state_dict(weights)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise FileError(f"{path} does not fit its own settings: {error}") from None
+        except (TypeError, ValueError, RuntimeError, MemoryError) as error:
+            said = " ".join(str(error).split())[:300]  # torch names every weight
+            raise FileError(f"{path} does not fit its own settings: {said}") from None
         return model.to(self.device).eval()
 
     @property

@@ -21,8 +21,6 @@ import torch
 from .. import _check
 from ..config import Config
 from ..datasets import Dataset
-from ..io import check_writable
-from ..runs.folder import RUNS
 from ..runs.saved import dataset_of
 from ..tasks import of as task_of
 from ..train.fit import fit
@@ -93,12 +91,10 @@ def search(
         trials = TRIALS
     need_optuna()  # without it nothing else is worth the time
     end, place = time.monotonic() + (math.inf if budget is None else budget), Place.of(device)
-    folder = default_folder(plan) if out is None else _check.path("out", out)
-    check_writable(folder)  # before a graph is read
     config = plan.config({})
     dataset = dataset_of(config, None) if data is None else data  # before a folder is made
     graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
-    with opened(plan, folder) as study:
+    with opened(plan, default_folder(plan) if out is None else _check.path("out", out)) as study:
         _Worker(study, end, watch, place, trials, prune, graphs).work()
     return study
 
@@ -126,7 +122,7 @@ def refuse_searched(names: set[str]) -> None:
 
 def default_folder(plan: Plan) -> Path:
     """Where a search goes if no folder is named."""
-    return RUNS / f"tune-{plan.graph}"
+    return Path("runs") / f"tune-{plan.graph}"
 
 
 def parse_budget(text: str) -> float:
@@ -137,7 +133,7 @@ def parse_budget(text: str) -> float:
     hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total < math.inf:
-        raise ValueError(f"unknown budget '{text}': write it as 90s, 20m, 2h or 1h30m")
+        raise ValueError(f"unknown budget {_check.said(text)}: write it as 90s, 20m, 2h or 1h30m")
     return total
 
 

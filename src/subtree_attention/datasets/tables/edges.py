@@ -44,7 +44,8 @@ def different_columns(**columns: str | None) -> set[str]:
     given = {what: name for what, name in columns.items() if name is not None}
     for what, name in given.items():
         if not isinstance(name, str) or not name:
-            raise TypeError(f"{what} must be the name of a column, got {_check.said(name)}")
+            wrong = TableError if isinstance(name, str) else TypeError
+            raise wrong(f"{what} must be the name of a column, got {_check.said(name)}")
         first = next(other for other in given if given[other] == name)
         if first != what:
             first, what = (f"--{each.replace('_', '-')}" for each in (first, what))
@@ -115,7 +116,7 @@ def _weights(table: Table, name: str) -> np.ndarray:
     numbers, wrong = as_numbers(values)
     wrong = wrong | numbers.is_null()
     if (row := table.first(wrong)) is not None:
-        held = "is empty" if values[row] is None else f"holds {values[row]!r}"
+        held = "is empty" if values[row] is None else f"holds {_check.said(values[row])}"
         raise TableError(
             f"{table.place(row)}: column '{name}' (--weight) {held}, not a finite number "
             f"({int(wrong.sum()):,} such rows)"

@@ -11,6 +11,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from ..._check import said
 from ..features import SPARSE_BELOW, from_scipy
 from .columns import Column, Tags, Text, from_dict, to_dict
 from .edges import Ends
@@ -54,6 +55,8 @@ class TableSchema:
     @classmethod
     def from_dict(cls, content: Any) -> TableSchema:
         """The inverse of `to_dict`; what does not fit is a `ValueError`."""
+        if not isinstance(content, dict) or not isinstance(content.get("columns"), list):
+            raise ValueError(f"no schema of tables: {said(content)}")
         try:
             columns = tuple(from_dict(column) for column in content["columns"])
             ends = None if content["ends"] is None else Ends(**content["ends"])
@@ -97,6 +100,8 @@ class TableNotes:
     @classmethod
     def from_dict(cls, content: Any) -> TableNotes:
         """The inverse of `to_dict`; what does not fit is a `ValueError`."""
+        if not isinstance(content, dict) or not isinstance(content.get("columns"), list):
+            raise ValueError(f"no notes of tables: {said(content)}")
         try:
             columns = [ColumnLine(**line) for line in content["columns"]]
             return cls(columns, [str(line) for line in content["words"]])
