@@ -1,7 +1,9 @@
 """Training, evaluation and prediction on one's own tables, from the command line."""
 
 import csv
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -90,10 +92,32 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_work(
 ) -> None:
     for name in ("runs.predict", "show.report.gather"):
         monkeypatch.setattr(f"subtree_attention.{name}", None)
-    for command, file in (("predict", "p.csv"), ("report", "r.html")):
-        code, _, err = run_sta(command, str(trained), "--out", f"/dev/null/{file}")
-        assert (code, "cannot write to /dev/null (" in err) == (2, True)
-        assert len(err.splitlines()) == 1
+    tables = ["--nodes", "nodes.csv", "--edges", "edges.csv", "--target", "label"]
+    for command in (
+        ["predict", str(trained), "--out", "/dev/null/p.csv"],
+        ["report", str(trained), "--out", "/dev/null/r.html"],
+        ["train", "--out", "/dev/null/mine"],
+        ["train", *tables, "--out", "/dev/null/mine"],
+        ["tune", "digits", "--out", "/dev/null/study"],
+    ):
+        code, out, err = run_sta(*command)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "cannot write to /dev/null" in err
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_place_for_a_new_run(
+    run_sta: Callable[..., Outcome], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(dir: Path) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", fail)
+    tables = ["--nodes", "nodes.csv", "--edges", "edges.csv", "--target", "label"]
+    for command in (["train"], ["train", *tables], ["tune", "digits"]):
+        code, out, err = run_sta(*command)
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert f"cannot write to {here / 'runs'}" in err
+        assert "(Read-only file system)" in err
 
 
 def test_new_tables_are_predicted_and_checked(

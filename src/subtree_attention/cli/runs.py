@@ -56,7 +56,7 @@ def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
 
 @command()
 def check(
-    run: Annotated[Path, typer.Argument(help="A folder that 'sta train' wrote, finished or not.")],
+    folder: Annotated[Path, typer.Argument(help="What 'sta train' wrote, finished or not.")],
     *,
     accept: Annotated[
         bool, typer.Option("--accept", help="What is there now is right: write the lists anew.")
@@ -70,11 +70,11 @@ def check(
     """
     from ..runs import folder as files
 
-    if not files.holds_run(run):
-        raise ValueError(f"there is no run in {run}: 'sta train' writes such folders")
+    if not files.holds_run(folder):
+        raise ValueError(f"there is no run in {folder}: 'sta train' writes such folders")
     if accept:
-        files.accept(run)
-    found = list(files.check(run))
+        files.accept(folder)
+    found = list(files.check(folder))
     wrong = [words for _, words in found if words]
     for words in wrong:
         say(words)

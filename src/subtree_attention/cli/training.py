@@ -99,8 +99,7 @@ def train(
     where, dataset, out = Place.of(**place), None, how.pop("out", None)
     if tables:
         _refuse_beside(tables, graph, "resume" in how)
-        if out:
-            files.check_open(out)  # before tables are read, and settings searched
+        files.check_open(out)  # before tables are read, and settings searched
         budget = tables.pop("tune", None)
         dataset, config = _own_graph(settings, budget, **tables)
         if budget:

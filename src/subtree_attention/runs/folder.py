@@ -37,6 +37,8 @@ from ..upgrade import FORMAT, upgrade
 CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
 METRICS, LIST = "metrics.jsonl", "SHA256SUMS"
+RUNS = Path("runs")
+"""Where new folders are made, below the one that one is in."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,7 @@ def finished_runs(folder: Path) -> list[Path]:
     runs = [run for run in begun if is_done(run)]
     if len(runs) < len(begun) and is_done(folder):
         broken = next(run for run in begun if run not in runs)
-        raise FileError(f"{broken} is damaged: it was done, and its {LIST} is missing")
+        raise FileError(f"{broken} was done, but its {LIST} is missing: {_remedy(folder)}")
     if not runs and holds_run(folder):
         raise FileError(
             f"no run in {folder} is finished yet: go on with 'sta train --resume --out {folder}'"
@@ -205,10 +207,11 @@ def listed(folder: Path) -> dict[str, str]:
 
 def is_done(folder: Path) -> bool:
     """Whether its summary counts: that of a run, or of all runs."""
-    summary = folder / SUMMARY
     if (folder / LIST).exists():
         return SUMMARY in listed(folder)
-    return summary.exists() and _is_older(io.read_json(summary))
+    with suppress(FileError):
+        return _is_older(io.read_json(folder / SUMMARY))
+    return False
 
 
 def check(out: Path) -> Iterator[tuple[Path, str]]:
@@ -299,9 +302,14 @@ def holds_run(folder: Path) -> bool:
     return (folder / CONFIG).exists()
 
 
-def check_open(folder: Path) -> None:
-    """Refuse a folder in which nothing can be begun or gone on with, before any work is done."""
-    if holds_run(folder):
+def check_open(folder: Path | None) -> None:
+    """Refuse a folder in which nothing can be begun or gone on with, before any work is done.
+
+    None is a new one, see `new_folder`.
+    """
+    if folder is None:
+        folder = RUNS
+    elif holds_run(folder):
         if is_done(folder):
             raise FileError(
                 f"{folder} holds a run already, which is finished: choose another folder "
@@ -321,6 +329,7 @@ def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
     would be lost. One that is finished is only looked at if that is asked for.
     """
     if out is None and not resume:
+        check_open(None)
         return None
     out = out or latest_unfinished(config.data.graph)
     if not resume or not holds_run(out):
@@ -334,7 +343,7 @@ def may_write(config: Config, out: Path | None, resume: bool) -> Path | None:
     return out
 
 
-def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
+def new_folder(graph: str, parent: Path = RUNS) -> Path:
     """A new empty folder, named after the graph and the time; never one that is there already."""
     stamp = f"{graph}-{datetime.now():%Y%m%d-%H%M%S}"
     parent.mkdir(parents=True, exist_ok=True)
@@ -345,7 +354,7 @@ def new_folder(graph: str, parent: Path = Path("runs")) -> Path:
     raise FileError(f"no free name for a folder like {parent / stamp}")
 
 
-def latest_unfinished(graph: str | None, parent: Path = Path("runs")) -> Path:
+def latest_unfinished(graph: str | None, parent: Path = RUNS) -> Path:
     """The newest run folder that has a configuration (of this graph) but no summary."""
 
     def wanted(folder: Path) -> bool:

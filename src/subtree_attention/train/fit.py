@@ -10,7 +10,7 @@ or `sta train cora --runs 5` from the command line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -147,6 +147,7 @@ def _train(
                 raise io.FileError(f"{path} is a link: nothing is read or written there")
             if files.is_done(path):
                 results[index] = files.read_result(path)
+                (path / files.CHECKPOINT).unlink(missing_ok=True)  # its end was cut off
                 watch.end(f"run {index}", _told(results[index], material))
             else:
                 yield SavingRun(material, index, split, folder, capture, checkpoint_seconds)
@@ -214,7 +215,9 @@ def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> 
     if graph.exists() and keep_graph and not dataset.same_as(datasets.read(graph)):
         raise io.FileError(f"{folder} was started on another graph: choose another folder")
     if not begun:
-        where = files.read_environment(folder) or environment(device)  # that of an older version
+        where = environment(device)
+        with suppress(io.FileError):  # of an older version, or of one that was cut off here
+            where = files.read_environment(folder) or where
         contents = {files.CONFIG: config.to_dict(), files.ENVIRONMENT: where}
         files.write_listed(folder, {n: io.json_bytes(content) for n, content in contents.items()})
     if keep_graph and not graph.exists():

@@ -21,6 +21,8 @@ import torch
 from .. import _check
 from ..config import Config
 from ..datasets import Dataset
+from ..io import check_writable
+from ..runs.folder import RUNS
 from ..runs.saved import dataset_of
 from ..tasks import of as task_of
 from ..train.fit import fit
@@ -91,10 +93,12 @@ def search(
         trials = TRIALS
     need_optuna()  # without it nothing else is worth the time
     end, place = time.monotonic() + (math.inf if budget is None else budget), Place.of(device)
+    folder = default_folder(plan) if out is None else _check.path("out", out)
+    check_writable(folder)  # before a graph is read
     config = plan.config({})
     dataset = dataset_of(config, None) if data is None else data  # before a folder is made
     graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
-    with opened(plan, default_folder(plan) if out is None else _check.path("out", out)) as study:
+    with opened(plan, folder) as study:
         _Worker(study, end, watch, place, trials, prune, graphs).work()
     return study
 
@@ -122,7 +126,7 @@ def refuse_searched(names: set[str]) -> None:
 
 def default_folder(plan: Plan) -> Path:
     """Where a search goes if no folder is named."""
-    return Path("runs") / f"tune-{plan.graph}"
+    return RUNS / f"tune-{plan.graph}"
 
 
 def parse_budget(text: str) -> float:

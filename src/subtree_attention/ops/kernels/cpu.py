@@ -97,9 +97,10 @@ def _numba_problem() -> str | None:
 
 def threading_layer() -> str | None:
     """What Numba's threads run on, if it has started any: `omp`, `tbb` or `workqueue`."""
+    numba = sys.modules.get("numba")
     try:
-        return sys.modules["numba"].threading_layer()
-    except (KeyError, ValueError):
+        return None if numba is None else numba.threading_layer()
+    except ValueError:
         return None
 
 
