@@ -212,6 +212,7 @@ def same_or_refused(worker: Worker, folder: Path) -> None:
 def refused(found: list[str], words: str) -> None:
     assert "ValueError" in found, f"{found[0]}: {words}"
     assert 10 < len(words) < 2000, words
+    assert "alloc" not in words, f"it asked for the memory first: {words}"
 
 
 # ---------------------------------------------------------------------------- signed by a stranger
