@@ -21,6 +21,8 @@ FeatureMap = Callable[[Tensor], Tensor]
 
 def _elu_plus_one(x: Tensor) -> Tensor:
     """exp(x) up to 0 and x + 1 above, each by itself: elu(x) + 1 would lose exp(x) beside its 1."""
+    if torch.compiler.is_compiling():  # some versions lose the gradient of what is written in place
+        return x.clamp(max=0).exp() + x.clamp(min=0)
     return x.clamp(max=0).exp_().add_(x.clamp(min=0))
 
 

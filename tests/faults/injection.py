@@ -55,7 +55,8 @@ class Reference:
         """Every fault at every step; where a bit flips is drawn, the same every time."""
         chance = random.Random(self.name)
         for number, step in enumerate(self.steps):
-            for kind in step.kinds:
+            kinds = step.kinds if COMMANDS[self.name].same else ["death"]  # files have other names
+            for kind in kinds:
                 for _ in range(BITS if kind == "flip" else 1):
                     yield Case(self.name, Fault(kind, number, chance.random()), step)
 

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ class Study:
         """A trial that this process shall do now; None if there are `limit`, or no points left."""
         with self.alone():
             self._put_back_the_dead()
-            queue = self.plan.method == "grid"
+            queue, attempts = self.plan.method == "grid", count()
             while True:
                 tried = {key(trial.params) for trial in self.trials()}
                 left = [point for point in self.points if key(point) not in tried]
@@ -140,7 +141,7 @@ class Study:
                     return None
                 if queue:
                     self.optuna.enqueue_trial(left[0])
-                trial = self._ask()
+                trial = self._ask(next(attempts))
                 if key(trial.params) not in tried:
                     return trial
                 # A proposal that was tried before tells nothing new: take any other point.
@@ -174,12 +175,12 @@ class Study:
     def _all(self) -> list[FrozenTrial]:
         return self.optuna.get_trials(deepcopy=False)
 
-    def _ask(self) -> Trial:
+    def _ask(self, attempt: int) -> Trial:
         from optuna.samplers import TPESampler
 
-        # By the number of trials: processes do not propose the same, and going on after a stop
-        # proposes what would have been proposed without it.
-        seed = (1_000_003 * self.plan.seed + len(self._all())) % 2**32
+        # By the number of trials that count: processes do not propose the same, and going on after
+        # a stop proposes what would have been proposed without it.
+        seed = (1_000_003 * self.plan.seed + len(self.trials()) + 7_919 * attempt) % 2**32
         self.optuna.sampler = TPESampler(seed=seed)
         trial = self.optuna.ask(distributions(self.space))
         trial.set_user_attr("worker", self.worker)
