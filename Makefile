@@ -1,12 +1,13 @@
 # Commands, each from nothing but Python 3.11+ and make:
 #   make train   train STAGNN on the embedded graph of handwritten digits
 #   make test    lint, types, layers, tests and documentation: everything that CI checks
+#   make faults  inject death, torn writes, full disks and flipped bits at every write (20 minutes)
 #   make docs    the documentation as a site, in build/site
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help train test docs clean
+.PHONY: help train test faults docs clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -22,6 +23,12 @@ test: $(VENV)/.installed-dev
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mkdocs build --quiet --strict
 	$(BIN)/python -m pytest -q -n 2 --durations=15
+
+# The same tests as in 'make test', with many more random tables and run folders.
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.faults --out results/faults.json
+	STA_EXAMPLES=500 $(BIN)/python -m pytest -q -n 2 tests/corpus tests/runs/test_hostile_folders.py \
+	  tests/datasets/tables tests/ops/test_extremes.py
 
 docs: $(VENV)/.installed-dev
 	$(BIN)/mkdocs build --quiet --strict

@@ -34,6 +34,8 @@ KILLS = 20
 """Of each command that trains, at random times."""
 FLIPS = 20
 """Of each file of a finished run folder."""
+MOST = 300
+"""Faults of a command; of one that takes more steps, every second or third."""
 MEMORY = Path("/dev/shm")
 """Where nobody waits for a disk, if there is such a place."""
 
@@ -72,6 +74,7 @@ def _all(
         begun = time.monotonic()
         reference = Reference.of(name, folder / name.replace(" ", "-"))
         cases = list(reference.cases())[every // 2 :: every]
+        cases = cases[:: 1 + len(cases) // MOST]
         ends = list(map(partial(_injected, reference, folder), cases))
         about = {"files": len({step.file for step in reference.steps})}
         about |= {"faults": Counter(case.fault.kind for case in cases)}

@@ -55,15 +55,16 @@ class Reference:
         """Every fault at every step; where a bit flips is drawn, the same every time."""
         chance = random.Random(self.name)
         for number, step in enumerate(self.steps):
-            kinds = step.kinds if COMMANDS[self.name].same else ["death"]  # files have other names
-            for kind in kinds:
+            for kind in step.kinds:
+                if kind == "flip" and not COMMANDS[self.name].checked:
+                    continue
                 for _ in range(BITS if kind == "flip" else 1):
                     yield Case(self.name, Fault(kind, number, chance.random()), step)
 
 
 def inject(case: Case, reference: Reference, folder: Path) -> str:
-    """What came of a fault: the command "went on", or for a flipped bit, it was "named" or
-    "harmless", because the file counts for nothing or is written anew.
+    """What came of a fault: the command "went on"; a flipped bit was "named", or "harmless" because
+    the file counts for nothing or is written anew; or the step was "not reached".
 
     Raises:
         Lost: anything else.
@@ -72,6 +73,8 @@ def inject(case: Case, reference: Reference, folder: Path) -> str:
     code, said, _ = call(command.run, here, case.fault)
     if case.fault.kind == "full":
         _check_full(code, said, here)
+    elif code == 0 and not command.same:
+        return "not reached"  # it was done with fewer steps
     elif code != DIED:
         raise Lost(f"the process lived on, with exit code {code}: {said}")
     code, said, _ = call(command.run, here)

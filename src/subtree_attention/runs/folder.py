@@ -71,7 +71,14 @@ class RunResult:
 
 def read_config(folder: Path) -> Config:
     """The configuration that a folder was started with."""
-    return config_from(_read_json(folder / CONFIG), folder / CONFIG)
+    path = folder / CONFIG
+    try:
+        return config_from(_read_json(path), path)
+    except FileError as error:
+        if (folder / LIST).exists() or run_folders(folder):
+            raise
+        words = f"{error}. If a run was cut off here before it began, delete it and begin again"
+        raise FileError(words) from None
 
 
 def config_from(content: Any, path: Path) -> Config:
