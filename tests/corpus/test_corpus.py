@@ -39,6 +39,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, on a machine without graphs."""
+    monkeypatch.setenv("STA_DATA", str(tmp_path / "no-graphs"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -9,6 +9,8 @@ from tests.samples import friends, people
 
 HOSTILE = "<script>alert('x')</script>\"' onload=\"y\u202e"
 """Markup, quotes that would end an attribute, and a mark that turns the line round."""
+NAME = "<script>alert('x')\"' onload=\"people"
+"""As hostile as the name of a graph may be: folders are called after it."""
 
 
 @pytest.fixture(scope="session")
@@ -29,5 +31,5 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     edges = friends(90, 200)
     edges = {k: [f"{HOSTILE}{v}" for v in vs] if k != "strength" else vs for k, vs in edges.items()}
     data = sta.from_tables(nodes, edges, target="label")
-    config = sta.recipe(data, graph=f"{HOSTILE}people", runs=2, epochs=8, hops=2, heads=2)
+    config = sta.recipe(data, graph=NAME, runs=2, epochs=8, hops=2, heads=2)
     return sta.fit(config, tmp_path_factory.mktemp("own") / "out", device="cpu", data=data).folder

@@ -34,6 +34,8 @@ def as_format_1(folder: Path) -> None:
         tensors, header = io.read_tensors(run / "model.safetensors")
         header = {"config": flat(header["config"]), "sizes": header["sizes"]}
         io.write_tensors(run / "model.safetensors", tensors, header)
+    for path in [*folder.rglob("SHA256SUMS")]:
+        path.unlink()
 
 
 def flat(config: dict) -> dict:

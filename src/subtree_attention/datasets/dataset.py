@@ -24,7 +24,7 @@ from torch import Tensor
 
 from .. import _check
 from ..graph import as_device, check_weights, index_dtype
-from ..io import FileError, parse_json, read_json, read_tensors, write_tensors
+from ..io import FileError, read_json, read_tensors, write_tensors
 from .encoding import check_number, encoding_of
 from .features import append_columns, crc32, from_named_parts, named_parts, values_of
 from .registry import info
@@ -440,7 +440,7 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         y=_check.whole("y", tensors["y"]).long(),
         edge_weight=tensors.get("edge_weight"),
         classes=header["classes"],
-        ids=None if ids is None else parse_json(ids.numpy().tobytes(), "the list of ids"),
+        ids=None if ids is None else _unpacked(ids),
         splits={n.removeprefix("split_"): t for n, t in tensors.items() if n.startswith("split_")},
         schema=None if schema is None else TableSchema.from_dict(schema),
         notes=None if notes is None else TableNotes.from_dict(notes),
@@ -467,6 +467,14 @@ def _upgraded(
 def _packed(ids: Any) -> Tensor:
     """A list as the bytes of its JSON, [B], which takes a moment for a million of them."""
     return torch.from_numpy(np.frombuffer(json.dumps(ids).encode(), dtype=np.uint8).copy())
+
+
+def _unpacked(packed: Tensor) -> Any:
+    """The inverse of `_packed`, whatever it is given."""
+    try:
+        return json.loads(packed.numpy().tobytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"ids are not valid JSON ({error})") from None
 
 
 def _numbers(data: Dataset) -> dict[str, Tensor]:

@@ -148,7 +148,8 @@ def read_environment(folder: Path) -> dict[str, Any]:
 
 def run_folders(folder: Path) -> list[Path]:
     """OUT/run-0, OUT/run-1, ..., done or not; what a link leads to is none of them."""
-    runs = [run for run in folder.iterdir() if re.fullmatch(r"run-\d{1,9}", run.name)]
+    inside = folder.iterdir() if folder.is_dir() else ()
+    runs = [run for run in inside if re.fullmatch(r"run-\d{1,9}", run.name)]
     runs = [run for run in runs if run.is_dir() and not run.is_symlink()]
     return sorted(runs, key=lambda run: int(run.name.removeprefix("run-")))
 

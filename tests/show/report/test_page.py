@@ -17,11 +17,12 @@ import subtree_attention as sta
 from subtree_attention import nn as models
 from subtree_attention.config import MODELS, Settings, option
 from subtree_attention.runs import evaluate
+from subtree_attention.runs import folder as files
 from subtree_attention.show.report import gather, render
 from subtree_attention.show.report.charts import Line, chart, spread, ticks
 from subtree_attention.show.report.words import describe
 from tests.samples import friends, people
-from tests.show.conftest import HOSTILE
+from tests.show.conftest import HOSTILE, NAME
 
 Outcome = tuple[int, str, str]
 
@@ -65,7 +66,7 @@ def test_text_of_the_users_is_never_markup(own: Path) -> None:
     assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
     assert "\u202e" not in text
     shown = HOSTILE.replace("\u202e", "\N{REPLACEMENT CHARACTER}")
-    assert f"{shown}people" in page.text  # the graph
+    assert NAME in page.text  # the graph
     assert f"{shown}age" in page.text  # a column
     assert re.search(re.escape(shown) + r"p\d+", page.text)  # an id
     assert re.search(re.escape(shown) + "[rok]", page.text)  # a class
@@ -100,6 +101,7 @@ def with_summary(own: Path, folder: Path, run: int, **changes: float) -> Path:
     shutil.copytree(own, folder)
     path = folder / f"run-{run}" / "summary.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    files.accept(folder)
     return folder
 
 
@@ -252,7 +254,7 @@ def test_mistakes_of_the_command_are_plain(
     ("content", "message"),
     [
         (None, "is missing"),
-        ("{", "cannot be read"),
+        ("{", "is not valid JSON"),
         ('{"epoch": 1}\n', "cannot be read"),
         ('{"epoch": 1, "loss": "<b>", "train": 0, "val": 0, "test": 0}\n', "finite numbers"),
         ('{"epoch": 99, "loss": 1, "train": 0, "val": 0, "test": 0}\n', "the best epoch"),
@@ -265,6 +267,7 @@ def test_a_broken_history_is_named(
     shutil.copytree(own, folder)
     path = folder / "run-0" / "metrics.jsonl"
     path.unlink() if content is None else path.write_text(content)
+    files.accept(folder)
     with pytest.raises(ValueError, match=message) as caught:
         gather(folder, device="cpu")
     assert "metrics.jsonl" in str(caught.value)
@@ -273,7 +276,8 @@ def test_a_broken_history_is_named(
 def test_an_environment_of_a_stranger_is_data(own: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(own, folder)
-    (folder / "environment.json").write_text(json.dumps({"command": HOSTILE}))
+    content = json.dumps({"command": HOSTILE}).encode()
+    files.write_listed(folder, {"environment.json": content})
     assert "<script>" not in render(gather(folder, device="cpu"))
     (folder / "environment.json").unlink()
     render(gather(folder, device="cpu"))
