@@ -131,15 +131,20 @@ def call(
     if process == 0:
         _child(function, folder, Disk(fault), said, noted)
     if kill:
-        signal.signal(signal.SIGALRM, lambda *_: os.kill(process, signal.SIGKILL))
+        signal.signal(signal.SIGALRM, lambda *_: _kill(process))
         signal.setitimer(signal.ITIMER_REAL, kill)
     _, status = os.waitpid(process, 0)
     signal.setitimer(signal.ITIMER_REAL, 0)
     steps = [Step(*step) for step in json.loads(noted.read_text())] if noted.exists() else []
-    words = said.read_text(encoding="utf-8", errors="replace")
+    words = said.read_text(encoding="utf-8", errors="replace") if said.exists() else ""
     for path in (said, noted):
         path.unlink(missing_ok=True)
     return os.waitstatus_to_exitcode(status), words, steps
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        os.kill(process, signal.SIGKILL)
 
 
 def _child(function: Callable[[], None], folder: Path, disk: Disk, said: Path, noted: Path) -> None:

@@ -79,16 +79,21 @@ def inject(case: Case, reference: Reference, folder: Path) -> str:
         raise Lost(f"the process lived on, with exit code {code}: {said}")
     code, said, _ = call(command.run, here)
     outcome = "harmless" if case.fault.kind == "flip" else "went on"
-    if "which is finished" in said:  # all was done: only the process did not end
+    if is_finished(said):
         code, said, _ = call(sta("check out"), here)
     if code != 0 and case.fault.kind == "flip":
         outcome = "named"
         _mend(case, said, here)
         code, said, _ = call(command.run, here)
-    if code != 0 and "which is finished" not in said:
+    if code != 0 and not is_finished(said):
         raise Lost(f"the same command does not go on: {said}")
     check_left(reference, here)
     return outcome
+
+
+def is_finished(said: str) -> bool:
+    """Whether a command says that all was done: only its process had not ended."""
+    return "which is finished" in said
 
 
 def check_left(reference: Reference, folder: Path) -> None:
