@@ -127,7 +127,9 @@ class Trainer:
         """What the model says of all nodes at its best epoch, whose weights it takes over."""
         with self.lane.own():
             self.model.load_state_dict(self.best_weights)
-            return self.model.eval()(self.x, self.graph)
+            outputs = self.model.eval()(self.x, self.graph)
+        self.lane.settle()  # whoever asks works on another stream
+        return outputs
 
     def read(self, since: int) -> list[list[float]]:
         """Loss and scores on training, validation and test nodes of the epochs after `since`, of
