@@ -23,6 +23,7 @@ in configurations and in files alike, so that a number alone cannot ask for all 
 MOST_HOPS = 10_000
 MOST_EIGENVECTORS = 1_000
 MOST_RUNS = 10_000
+MOST_EPOCHS = 200_000  # their lines are files that are still read, see `io.MOST_BYTES`
 MOST_SEED = 2**53 - 1  # JSON holds it exactly, whoever reads it
 
 

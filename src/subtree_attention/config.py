@@ -182,7 +182,7 @@ class FitSettings(Settings):
     seed: int = option(0, "Seed of the first run.", most=_check.MOST_SEED)
     lr: float = option(0.01, "Learning rate.")
     weight_decay: float = option(5e-4, "Weight decay.")
-    epochs: int = option(3000, "Most epochs of a run.", least=1)
+    epochs: int = option(3000, "Most epochs of a run", least=1, most=_check.MOST_EPOCHS)
     patience: int = option(
         200, "Epochs without a better validation score before a run stops.", least=1
     )
