@@ -11,11 +11,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -138,19 +139,23 @@ def check_writable(folder: Path) -> None:
         raise _refusal(folder / "file", error) from None
 
 
-def sweep(folder: Path) -> None:
-    """Remove what killed processes left half-written, here and in the folders below."""
+def sweep(folder: Path, names: Collection[str]) -> None:
+    """Remove what killed processes left of files of these names, here and in the folders below."""
     for path in folder.rglob(f".*{TEMPORARY}"):
         with suppress(OSError):
+            if not is_leftover(path, names):
+                continue
             file = os.open(path, os.O_RDWR | _NOFOLLOW)
             if try_lock(file):  # else somebody is writing it now
                 path.unlink()
             os.close(file)
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether this is the name of a half-written file."""
-    return path.name.startswith(".") and path.name.endswith(TEMPORARY)
+def is_leftover(path: Path, names: Collection[str]) -> bool:
+    """Whether this is what a killed process left of a file that has one of these names."""
+    name = path.name.removeprefix(".").removesuffix(TEMPORARY)
+    bare = re.sub(r"\.[0-9a-f]{32}$", "", name)  # as older versions called it
+    return path.name == f".{name}{TEMPORARY}" and (name in names or bare in names)
 
 
 def _temporary(path: Path) -> tuple[Path, int]:

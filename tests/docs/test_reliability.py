@@ -1,4 +1,4 @@
-"""The figures of docs/reliability.md are those of the results, and of the tests that it speaks of."""
+"""The figures of docs/reliability.md are those of the results and of the tests that it names."""
 
 import json
 import re

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from subtree_attention.io import TEMPORARY, is_leftover
+from subtree_attention.io import TEMPORARY
 
 DIED = 77
 """The exit code of a process that a fault ended."""
@@ -109,6 +109,5 @@ def _path(file: int) -> tuple[Path, bool]:
     """The file that is open under a number, by the name that it shall have, and whether it has
     another one as yet."""
     path = Path(os.readlink(f"/proc/self/fd/{file}"))
-    if not is_leftover(path):
-        return path, False
-    return path.with_name(path.name.removeprefix(".").removesuffix(TEMPORARY)), True
+    name = path.name.removeprefix(".").removesuffix(TEMPORARY)
+    return path.with_name(name), path.name == f".{name}{TEMPORARY}"

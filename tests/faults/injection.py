@@ -99,7 +99,7 @@ def is_finished(said: str) -> bool:
 def check_left(reference: Reference, folder: Path) -> None:
     """What is there in the end must be what would be there without a fault, and nothing else."""
     left = left_behind(folder)
-    leftovers = [name for name in left if io.is_leftover(Path(name))]
+    leftovers = [name for name in left if name.endswith(io.TEMPORARY)]
     if leftovers:
         raise Lost(f"left behind: {leftovers}")
     if not COMMANDS[reference.name].same:

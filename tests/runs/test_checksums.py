@@ -312,3 +312,56 @@ def test_below_a_file_and_on_a_full_disk_the_folder_is_named(
     (tmp_path / "file").write_text("")
     code, _, err = run_sta("train", "--epochs", "1", "--out", "file/out", "--device", "cpu")
     assert (code, f"{tmp_path / 'file'} is a file" in err) == (2, True)
+
+
+# ------------------------------------------------------------------------------------ what to do
+
+
+def test_what_is_advised_can_be_done(out: Path, run_sta: Callable[..., Outcome]) -> None:
+    """Of a run that is damaged: it is accepted, or made again."""
+    path = out / "run-0/summary.json"
+    path.write_text(path.read_text().replace('"epochs": 2', '"epochs":  2'))
+    code, _, err = run_sta("evaluate", str(out), "--device", "cpu")
+    assert (code, f"sta check --accept {out}\n" in err) == (2, True)
+    assert run_sta("check", "--accept", str(out))[0] == 0
+    assert run_sta("evaluate", str(out), "--device", "cpu")[0] == 0
+    path.unlink()
+    code, _, err = run_sta("evaluate", str(out), "--device", "cpu")
+    assert (code, "summary.json is missing" in err, "delete the folder" in err) == (2, True, True)
+    shutil.rmtree(out / "run-0")
+    assert run_sta("train", "--resume", "--out", str(out), "--device", "cpu")[0] == 0
+    assert run_sta("evaluate", str(out), "--device", "cpu")[0] == 0
+
+
+@pytest.mark.parametrize("folder", [".", "run-0"])
+def test_a_list_that_is_gone_is_found(folder: str, out: Path) -> None:
+    (out / folder / "SHA256SUMS").unlink()
+    assert named(out) == [str(Path(folder, "SHA256SUMS"))]
+
+
+def test_a_run_without_a_model_is_not_accepted(out: Path) -> None:
+    (out / "run-0/model.safetensors").unlink()
+    with pytest.raises(FileError, match=r"model\.safetensors is missing: .*no run to accept"):
+        files.accept(out)
+
+
+def test_one_run_alone_can_be_checked(out: Path, run_sta: Callable[..., Outcome]) -> None:
+    code, said, _ = run_sta("check", str(out / "run-0"))
+    assert (code, "4 files checked, 0 wrong" in said) == (0, True)
+
+
+def test_the_users_own_hidden_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/.notes.tmp").write_text("mine")
+    with pytest.raises(FileError, match="not empty and holds no run"):
+        sta.fit(CONFIG, tmp_path / "out", device="cpu")
+    io.sweep(tmp_path, files.FILES)
+    assert (tmp_path / "out/.notes.tmp").read_text() == "mine"
+
+
+def test_leftovers_of_older_versions_are_in_nobodys_way(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f".config.json.{'0a' * 16}.tmp").write_bytes(b"{")
+    sta.fit(CONFIG, out, device="cpu")
+    assert not list(out.rglob(".*"))

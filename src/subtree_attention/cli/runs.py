@@ -70,10 +70,11 @@ def check(
     """
     from ..runs import folder as files
 
-    if not files.holds_run(folder):
+    if not files.holds_run(folder) and not (folder / files.SUMMARY).exists():
         raise ValueError(f"there is no run in {folder}: 'sta train' writes such folders")
     if accept:
-        files.accept(folder)
+        with files.claimed(folder):
+            files.accept(folder)
     found = list(files.check(folder))
     wrong = [words for _, words in found if words]
     for words in wrong:

@@ -104,10 +104,7 @@ def train(
         dataset, config = _own_graph(settings, budget, **tables)
         if budget:
             out = out or files.new_folder(config.data.graph)
-            if files.holds_run(out):  # it was cut off after the search
-                config = files.read_config(out)
-            else:
-                config = _tuned(config, dataset, out, budget, where)
+            config = _tuned(config, dataset, out, budget, where)
     else:
         config, out = _resolved(graph, settings, out, "resume" in how)
     with _watching() as watch:
@@ -224,10 +221,15 @@ def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Datas
 
 def _tuned(config: Config, dataset: Dataset, out: Path, budget: str, place: Any) -> Config:
     """The best settings that a search of the budget finds; it lies beside the run."""
+    from ..runs import folder as files
     from ..show.study import best_trials
     from ..tune import search_own
     from ..tune.loop import parse_budget
+    from ..tune.space import space_of
 
+    if files.holds_run(out):  # it was cut off after the search, whose outcome it has
+        found = files.read_config(out).flat()
+        return config.replace(**{name: found[name] for name in space_of("paper")})
     folder = out.with_name(f"{out.name}-tune")
     with _watching(f"the same command with --out {out}") as watch:
         study = search_own(config, dataset, folder, parse_budget(budget), place, watch)

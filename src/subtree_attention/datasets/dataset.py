@@ -283,7 +283,7 @@ def read(path: str | Path) -> Dataset:
     path = path / FILE if path.is_dir() else path
     if not path.exists():
         raise FileError(f"{path} is missing: the graph is not there")
-    tensors, header = read_tensors(path, "take it from a copy, or delete it and make it again")
+    tensors, header = read_tensors(path, "take it from a copy, or make it again from its data")
     try:
         if "format" not in header:
             return _dataset(*_upgraded(path.parent, tensors, header))

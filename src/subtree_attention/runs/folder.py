@@ -37,6 +37,7 @@ from ..upgrade import FORMAT, upgrade
 CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
 METRICS, LIST = "metrics.jsonl", "SHA256SUMS"
+FILES = (CONFIG, SUMMARY, ENVIRONMENT, GRAPH, MODEL, CHECKPOINT, METRICS, LIST)
 RUNS = Path("runs")
 """Where new folders are made, below the one that one is in."""
 
@@ -72,6 +73,11 @@ class RunResult:
 def read_config(folder: Path) -> Config:
     """The configuration that a folder was started with."""
     path = folder / CONFIG
+    if not path.exists():
+        raise FileError(
+            f"{path} is missing: nothing was begun there. The command that shall begin, or was cut "
+            "off before that, is given without --resume"
+        )
     try:
         return config_from(_read_json(path), path)
     except FileError as error:
@@ -232,9 +238,12 @@ def check(out: Path) -> Iterator[tuple[Path, str]]:
         with suppress(FileError):  # said below, when the list itself is read
             listing = [folder / name for name in listed(folder)]
         tensors = sorted(folder.glob("*.safetensors"))
+        summary = folder / (CONFIG if folder == out and not tensors else SUMMARY)
         for path in dict.fromkeys([folder / LIST, *listing, *tensors]):
             try:
-                if path.name == LIST:
+                if path.name == LIST and not path.exists() and summary.exists():
+                    _read_json(summary)  # says that the list is missing, unless it is an older one
+                elif path.name == LIST:
                     listed(folder)
                 elif path in listing:
                     check_listed(path)
@@ -252,10 +261,12 @@ def accept(out: Path) -> None:
     for folder in (out, *run_folders(out)):
         known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY, MODEL)
         digests = {name: _digest(folder / name) for name in known if (folder / name).exists()}
-        if (CONFIG if folder == out else SUMMARY) not in digests:
-            continue  # a run that is not done has no list
-        if folder == out:
+        if CONFIG in digests:
             config_from(io.read_json(folder / CONFIG), folder / CONFIG)
+        elif SUMMARY not in digests:
+            continue  # a run that is not done has no list
+        elif MODEL not in digests:
+            raise FileError(f"{folder / MODEL} is missing: there is no run to accept")
         _write_list(folder, digests)
 
 
@@ -270,6 +281,8 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_listed(path: Path) -> bytes:
+    if path.name in listed(path.parent) and not path.exists():
+        raise FileError(f"{path} is missing: {_remedy(path.parent)}")
     content = io.read_bytes(path)
     _compare(path, _sha256(content))
     return content
@@ -293,6 +306,9 @@ def _compare(path: Path, digest: str) -> None:
 
 
 def _remedy(folder: Path) -> str:
+    if not (folder / CONFIG).exists() and (folder.parent / CONFIG).exists():  # one run of several
+        again = "delete the folder of that run and go on with sta train --resume, "
+        return f"take it from a copy, {again}or accept it: sta check --accept {folder.parent}"
     return f"take it from a copy, or accept what is there: sta check --accept {folder}"
 
 
@@ -323,7 +339,7 @@ def check_open(folder: Path | None) -> None:
                 f"{folder} holds a run already, which is finished: choose another folder "
                 "(--resume, from Python resume=True, shows what is there)"
             )
-    elif folder.is_dir() and not all(map(io.is_leftover, folder.iterdir())):
+    elif folder.is_dir() and not all(io.is_leftover(path, FILES) for path in folder.iterdir()):
         raise FileError(f"{folder} is not empty and holds no run: choose another folder")
     elif folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file: choose a folder")

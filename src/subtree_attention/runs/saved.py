@@ -85,8 +85,8 @@ class SavedRun:
     def model(self) -> nn.Module:
         """The weights of its best epoch, in evaluation mode."""
         path, settings = self.folder / files.MODEL, self.config.model
-        files.check_listed(path)
         (weights, _), sizes = io.read_tensors(path, REMEDY), self._sizes
+        files.check_listed(path)
         if any(weight.dtype != torch.float32 for weight in weights.values()):
             raise FileError(f"{path} does not fit its own settings: weights must be float32")
         try:
@@ -104,7 +104,7 @@ class SavedRun:
         """Columns of the features, and outputs: all that a model is built from besides settings."""
         sizes, names = self._header.get("sizes"), ("in_channels", "out_channels")
         found = sizes if isinstance(sizes, dict) else {}
-        if found.keys() != set(names) or not all(type(size) is int for size in found.values()):
+        if found.keys() != set(names) or not all(type(n) is int and n >= 0 for n in found.values()):
             raise FileError(f"{self.folder / files.MODEL}: sizes must be {' and '.join(names)}")
         return found["in_channels"], found["out_channels"]
 

@@ -212,7 +212,7 @@ def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> 
     if choose("auto", device, torch.float32) == "numba" and not cpu.compiled():
         watch.say("compiling the CPU kernels: once on this machine, about half a minute")
     graph, begun = folder / files.GRAPH, files.CONFIG in files.listed(folder)
-    if graph.exists() and keep_graph and not dataset.same_as(datasets.read(graph)):
+    if graph.exists() and keep_graph and not dataset.same_as(_kept(graph)):
         raise io.FileError(f"{folder} was started on another graph: choose another folder")
     if not begun:
         where = environment(device)
@@ -222,7 +222,15 @@ def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> 
         files.write_listed(folder, {n: io.json_bytes(content) for n, content in contents.items()})
     if keep_graph and not graph.exists():
         dataset.save(graph)
-    io.sweep(folder)
+    io.sweep(folder, files.FILES)
+
+
+def _kept(graph: Path) -> Dataset:
+    """The graph of a folder that is gone on with; the data is at hand, if it is damaged."""
+    try:
+        return datasets.read(graph)
+    except io.FileError as error:
+        raise io.FileError(f"{error}: delete it, and it is written again") from None
 
 
 def _banner(config: Config, folder: Path) -> str:

@@ -111,6 +111,7 @@ class Study:
         with self.alone():
             self.optuna = _open(folder, plan)
             self._check_plan()
+            self._sweep()
 
     def alone(self) -> AbstractContextManager[int]:
         """No other process is in this part."""
@@ -202,6 +203,16 @@ class Study:
             trial.set_user_attr(name, value)
         self.optuna.tell(trial, **outcome)
         shutil.rmtree(self.run_folder(trial), ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove what processes left that died between the end of a trial and their own."""
+        for trial in self._all():
+            if trial.state.is_finished() and (
+                "reason" in trial.user_attrs or trial.value is not None
+            ):
+                shutil.rmtree(self.run_folder(trial), ignore_errors=True)
+        for worker in self.folder.glob("worker-*.lock"):
+            _is_held(worker)
 
     def _check_plan(self) -> None:
         """The folder's plan must be this one; a new folder takes it over."""

@@ -16,6 +16,10 @@ MOST_CONNECTIONS = 128
 """A browser has six. Of more, the one that keeps us waiting longest is dropped for a new one."""
 
 
+HEAD_BYTES = 16 * 1024
+"""Of a request: its first line and its headers, since it has no body."""
+
+
 class Connection(H11Protocol):
     """A connection with a clock, which runs while the other side has to do something."""
 
@@ -33,6 +37,9 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if len(data) > HEAD_BYTES:  # uvicorn counts only what is not complete yet
+            self.send_400_response("Request too large.")
+            return
         super().data_received(data)
         if self._answering:
             self._stop()

@@ -24,12 +24,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .connections import Connection
+from .connections import HEAD_BYTES, Connection
 from .views import UnknownNode, Views
 
 ADDRESS = "127.0.0.1"
-HEAD_BYTES = 16 * 1024
-"""Of the first line and the headers of a request, which has nothing else that is read."""
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; "
