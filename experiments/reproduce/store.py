@@ -49,11 +49,11 @@ class Store:
 def _lines(path: Path) -> Iterator[Record]:
     """The records of a file; what a killed writer left of a line at its end is no record."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return
     for number, line in enumerate(lines, start=1):
-        if not line.strip() or not line.endswith("}\n"):  # older versions left such lines behind
+        if not line.strip() or not line.endswith(b"\n"):
             continue
         try:
             content = json.loads(line)

@@ -43,7 +43,8 @@ def queue() -> None:
     try:
         work_off(missing([job(0), job(1)], store), PLACE, store, Watch())
     except ValueError as error:
-        sys.exit(str(error))
+        print(error)
+        sys.exit(2)
 
 
 @dataclass(frozen=True)

@@ -212,9 +212,9 @@ def listed(folder: Path) -> dict[str, str]:
     path = folder / LIST
     if not path.exists():
         return {}
-    lines = io.read_bytes(path).decode(errors="replace").splitlines()
+    *lines, rest = io.read_bytes(path).decode(errors="replace").split("\n")
     rows = [re.fullmatch(r"([0-9a-f]{64})  ([\w.-]+)", line) for line in lines]
-    if not rows or not all(rows):
+    if rest or not rows or not all(rows):
         raise FileError(f"{path} is damaged: {_remedy(folder)}")
     return {row[2]: row[1] for row in rows if row}
 
