@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproduce.records import Record
-from subtree_attention.io import append_line
+from subtree_attention.io import CHECKED_FORMAT, append_line
 
 DEFAULT = Path("results/reproduce")
 CHECKSUM = "crc32"
@@ -57,7 +57,9 @@ def _lines(path: Path) -> Iterator[Record]:
             continue
         try:
             content = json.loads(line)
-            if content.pop(CHECKSUM, None) not in (None, _checksum(content)):
+            given, written = content.pop(CHECKSUM, None), content.get("format", 1)
+            older = given is None and isinstance(written, int) and written < CHECKED_FORMAT
+            if not older and given != _checksum(content):
                 raise ValueError("its checksum is another one")
             yield Record.from_json(content)
         except (ValueError, AttributeError) as error:
