@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproduce.records import Record
-from subtree_attention.io import CHECKED_FORMAT, append_line
+from subtree_attention.io import append_line, is_unchecked
 
 DEFAULT = Path("results/reproduce")
 CHECKSUM = "crc32"
@@ -57,8 +57,8 @@ def _lines(path: Path) -> Iterator[Record]:
             continue
         try:
             content = json.loads(line)
-            given, written = content.pop(CHECKSUM, None), content.get("format", 1)
-            older = given is None and isinstance(written, int) and written < CHECKED_FORMAT
+            given = content.pop(CHECKSUM, None)
+            older = given is None and is_unchecked(content)
             if not older and given != _checksum(content):
                 raise ValueError("its checksum is another one")
             yield Record.from_json(content)

@@ -292,8 +292,7 @@ def _header(path: Path, whole: bool) -> dict[str, Any]:
         if not isinstance(header, dict):
             raise ValueError("its header is no table")
         if given is None:
-            written = header.get("format", 1)
-            right = isinstance(written, int) and written < CHECKED_FORMAT
+            right = is_unchecked(header)
         elif right := given[:8] == f"{_crc(words):08x}":
             crc = _crc(words, places)
             while whole and (part := file.read(2**20)):
@@ -302,6 +301,12 @@ def _header(path: Path, whole: bool) -> dict[str, Any]:
         if not right:
             raise ValueError("its checksum is another one: the file is damaged or was changed")
     return header
+
+
+def is_unchecked(content: Any) -> bool:
+    """Whether content of ours was written before there were checksums."""
+    written = content.get("format", 1) if isinstance(content, dict) else 1
+    return isinstance(written, int) and written < CHECKED_FORMAT
 
 
 def _crc(words: str, places: dict[str, Any] | None = None) -> int:

@@ -224,7 +224,7 @@ def is_done(folder: Path) -> bool:
     if (folder / LIST).exists():
         return SUMMARY in listed(folder)
     with suppress(FileError):
-        return _is_older(io.read_json(folder / SUMMARY))
+        return io.is_unchecked(io.read_json(folder / SUMMARY))
     return False
 
 
@@ -275,7 +275,7 @@ def _read_json(path: Path) -> Any:
     off before it had begun."""
     content = io.parse_json(_read_listed(path), path)
     begun = path.name != CONFIG or any(path.parent.glob("run-*/*"))
-    if begun and not (path.parent / LIST).exists() and not _is_older(content):
+    if begun and not (path.parent / LIST).exists() and not io.is_unchecked(content):
         raise FileError(f"{path.parent / LIST} is missing: {_remedy(path.parent)}")
     return content
 
@@ -310,12 +310,6 @@ def _remedy(folder: Path) -> str:
         again = "delete the folder of that run and go on with sta train --resume, "
         return f"take it from a copy, {again}or accept it: sta check --accept {folder.parent}"
     return f"take it from a copy, or accept what is there: sta check --accept {folder}"
-
-
-def _is_older(content: Any) -> bool:
-    """Whether a file is of a format that had no lists."""
-    found = content.get("format", 1) if isinstance(content, dict) else 1
-    return isinstance(found, int) and found < 3
 
 
 # ------------------------------------------------------------------- opening a folder for writing
