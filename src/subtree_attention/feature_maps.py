@@ -70,6 +70,11 @@ def is_softmax(feature_map: str | FeatureMap) -> bool:
     return feature_map is softmax or (isinstance(feature_map, str) and feature_map == "softmax")
 
 
+def is_elu(feature_map: str | FeatureMap) -> bool:
+    """Whether this is elu(x) + 1, by name or as `build` gives it: some kernels know it."""
+    return feature_map is elu or (isinstance(feature_map, str) and feature_map == "elu")
+
+
 class _RandomFeatures(nn.Module):
     r"""exp(w.x - r |x|^2) over block-orthogonal Gaussian directions w.
 

@@ -9,21 +9,28 @@ from contextlib import nullcontext
 import torch
 
 from subtree_attention.ops.kernels import cuda
+from subtree_attention.ops.kernels.cuda import launch
 
 
-def emulate(monkeypatch) -> list[str]:
+def emulate(monkeypatch, capturing: bool = False) -> list[str]:
     """Launch the kernels below instead of real ones; -> names of what was launched, as it comes."""
     launched: list[str] = []
 
-    def launch(kernel, device, grid, threads, arguments, **parts):
-        names = {name for name, _ in arguments._fields_}
-        assert names >= parts.keys(), f"{kernel.name} takes no {parts.keys() - names}"
-        launched.append(kernel.name)
-        absent = dict.fromkeys(names - parts.keys())
-        KERNELS[kernel.name](dict(kernel.macros), **parts, **absent)
+    class Bound:
+        def __init__(self, file, macros, kind, device, **parts):
+            self.macros, self.bound = dict(macros), parts
+            self.names = {name for name, _ in kind._fields_}
 
-    monkeypatch.setattr(cuda, "_launch", launch)
-    monkeypatch.setattr(cuda, "_side_by_side", lambda device: nullcontext(nullcontext()))
+        def __call__(self, name, grid, threads, **parts):
+            parts = self.bound | parts
+            assert self.names >= parts.keys(), f"{name} takes no {parts.keys() - self.names}"
+            launched.append(name)
+            absent = dict.fromkeys(self.names - parts.keys())
+            KERNELS[name](self.macros, **parts, **absent)
+
+    monkeypatch.setattr(launch, "Bound", Bound)
+    monkeypatch.setattr(launch, "side_by_side", lambda device: nullcontext(nullcontext()))
+    monkeypatch.setattr(cuda, "_capturing", lambda: capturing)
     return launched
 
 
@@ -69,12 +76,23 @@ def dot_kept(macros, *, states, others, dot, first_column, adds, num_states, **r
     dot[0].copy_(dot[0] + product if adds else product)
 
 
-def pad(macros, *, value, ones, **rest):
+def prepare(macros, *, query, key, value, phi_query, phi_key, ones, **rest):
+    for given, row in ((query, "query_row"), (key, "key_row"), (value, "value_row")):
+        assert given.stride() == (rest[row], given.size(2), 1) or given.size(1) == 1
+    if macros["ELU"]:
+        for given, mapped in ((query, phi_query), (key, phi_key)):
+            mapped.copy_(torch.where(given > 0, given + 1, given.exp()))
     ones[..., : value.size(-1)] = value
     ones[..., value.size(-1)] = 1
 
 
-def combine(macros, *, value, readouts, hop_weights, out, eps, first_hop, **rest):
+def unmap(macros, *, dot, dot_planes, phi, grad_phi, **rest):
+    grad = dot[:dot_planes].sum(0)
+    grad_phi.copy_(grad * phi.clamp(max=1) if macros["ELU"] else grad)
+
+
+def combine(macros, *, ones, readouts, hop_weights, out, eps, first_hop, **rest):
+    value = ones[..., : macros["WIDTH"] - 1]
     levels = readouts[..., :-1] * _inverse(readouts[..., -1:] + eps)
     if first_hop == 1:
         levels = torch.cat([value[None], levels])
@@ -86,8 +104,8 @@ def combine(macros, *, value, readouts, hop_weights, out, eps, first_hop, **rest
     out.copy_(weighted if first_hop == 1 else out + weighted)
 
 
-def combine_backward(macros, *, value, ones, readouts, hop_weights, grad, **rest):
-    pad(macros, value=value, ones=ones)
+def combine_backward(macros, *, ones, readouts, hop_weights, grad, **rest):
+    value = ones[..., : macros["WIDTH"] - 1]
     grads = grad[None].expand(len(readouts) + 1, *value.shape) if hop_weights is not None else grad
     weights = torch.ones(len(grads), value.size(1)) if hop_weights is None else hop_weights
     share = _inverse(readouts[..., -1:] + rest["eps"])
@@ -109,7 +127,8 @@ def _inverse(denominator):
 KERNELS = {
     "walk": walk,
     "dot_kept": dot_kept,
-    "pad": pad,
+    "prepare": prepare,
+    "unmap": unmap,
     "combine": combine,
     "combine_backward": combine_backward,
 }

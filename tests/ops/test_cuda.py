@@ -10,10 +10,11 @@ from subtree_attention import Graph, subtree_attention
 from subtree_attention.ops import backends, library, walk
 from subtree_attention.ops.definition import kernel_similarity
 from subtree_attention.ops.kernels import cuda
-from subtree_attention.ops.kernels.cuda import CudaKernel, compiler, schedule
+from subtree_attention.ops.kernels.cuda import CudaKernel, compiler, ends, schedule
 from subtree_attention.ops.kernels.cuda.layout import WARP, Layout, lay_out
 from tests.ops.cases import (
     FLOAT64_ERROR,
+    Inputs,
     assert_all_close,
     error,
     make_map,
@@ -76,11 +77,13 @@ class TestWithoutAGPU:
         for factors in (False, True):
             compiled(make_layout(shape, factors, *(getattr(torch, name) for name in dtypes)))
 
-    def test_the_quotients_compile(self):
+    @pytest.mark.parametrize("elu", [False, True])
+    def test_the_ends_compile(self, elu):
         needs_nvrtc()
-        source = files(cuda).joinpath("quotient.cu").read_text()
-        macros = {"REAL": "double", "HEADS": 3, "WIDTH": 5, "PADDED": 8, "GROUP": 4}
-        assert b"combine_backward" in compiler.compile_source(source, macros, "90")[0]
+        source = files(cuda).joinpath("ends.cu").read_text()
+        macros = dict(ends._macros(torch.float64, 3, 7, 5, 4, elu))
+        code = compiler.compile_source(source, macros, "90")[0]
+        assert all(name in code for name in (b"prepare", b"unmap", b"combine_backward"))
 
     def test_what_does_not_compile_is_shown(self):
         needs_nvrtc()
@@ -143,9 +146,9 @@ class TestTheHostSide:
         monkeypatch.setattr(cuda, "BLOCK_BYTES", block)
         monkeypatch.setattr(cuda, "FILLING_BYTES", filling)
         monkeypatch.setattr(cuda, "KEPT_SHARE", share)
-        launched = emulate(monkeypatch)
+        launched = emulate(monkeypatch, capturing=block == 1)  # then two walks run side by side
         inputs = random_inputs(30, 3, hops if weighted else None, (8, 25))
-        out, wanted = emulated(inputs, hops)
+        out, wanted = emulated(inputs, hops, phi="elu" if weighted else "")
         assert_all_close(
             output_and_gradients(out, inputs.all()),
             output_and_gradients(wanted, inputs.all()),
@@ -174,15 +177,32 @@ class TestTheHostSide:
         assert max(error(*pair) for pair in zip(got, wanted, strict=True)) > 1e-6  # rounded
         assert "dot_kept" in launched
 
+    @pytest.mark.parametrize("grown", [0, 3])
+    def test_rows_may_be_parts_of_wider_ones(self, grown, monkeypatch):
+        """As a layer's projection makes them; slices of what is wider still are copied."""
+        emulate(monkeypatch)
+        walked, widths = Graph(random_edges(30, 200).index, 30), (24, 24, 15)
+        wide = torch.randn(30, sum(widths) + grown, dtype=torch.float64, requires_grad=True)
+        parts = wide[:, : sum(widths)].split(widths, dim=1)
+        query, key, value = (part.unflatten(1, (3, -1)) for part in parts)
+        out = library.run(query, key, value, None, walked, 3, 1e-6, "cuda", phi="elu")
+        given = Inputs(query, key, value, None)
+        wanted = reference(given, walked, 3, kernel_similarity(make_map("elu", 1)), 1e-6)
+        assert_all_close(
+            output_and_gradients(out, [wide]), output_and_gradients(wanted, [wide]), FLOAT64_ERROR
+        )
+
 
 def emulated(
-    inputs, hops: int, states: str = "full", nodes: int = 30
+    inputs, hops: int, states: str = "full", nodes: int = 30, phi: str = ""
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The output of the backend with emulated kernels, and what is wanted."""
-    walked, phi = Graph(random_edges(nodes, 200).index, nodes), make_map("elu", 1)
-    mapped = (phi(inputs.query), phi(inputs.key), inputs.value, inputs.hop_weights)
-    out = library.run(*mapped, walked, hops, 1e-6, "cuda", states)
-    return out, reference(inputs, walked, hops, kernel_similarity(phi), 1e-6)
+    walked, elu = Graph(random_edges(nodes, 200).index, nodes), make_map("elu", 1)
+    query, key = inputs.query, inputs.key
+    given = (query, key) if phi else (elu(query), elu(key))
+    how = walked, hops, 1e-6, "cuda", states, None, phi
+    out = library.run(*given, inputs.value, inputs.hop_weights, *how)
+    return out, reference(inputs, walked, hops, kernel_similarity(elu), 1e-6)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

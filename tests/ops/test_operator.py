@@ -1,5 +1,7 @@
 """`subtree_attention` against the paper's equation, and what it promises beyond that."""
 
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -121,9 +123,10 @@ def test_custom_ops_fulfil_their_contract_with_torch(device):
     inputs = random_inputs(graph.num_nodes, hops=2).to(device)
     positive = [t.detach().exp().requires_grad_() for t in inputs.all()]
     name = backends.choose("auto", graph.device, torch.float64)
-    matrices = backends.BACKENDS[name].matrices(graph, torch.float64, both=True)
-    for keep in (walk.READOUTS, walk.STATES_TOO):
-        options = 2, 1e-6, name, "full", None, keep
+    kernel = backends.BACKENDS[name]
+    matrices = kernel.matrices(graph, torch.float64, both=True)
+    for keep, phi in product((walk.READOUTS, walk.STATES_TOO), ("", *kernel.maps)):
+        options = 2, 1e-6, name, "full", None, phi, keep
         torch.library.opcheck(library.forward, (positive, *matrices, *options))
 
 

@@ -237,9 +237,10 @@ class STAConv(nn.Module):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""
+        ops.check_on_graph("query", query, graph)
         weights = self.hop_weights()
         how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes
-        out = ops.subtree_attention(query, key, value, graph, self.hops, weights, *how)
+        out = ops.attend(query, key, value, graph, self.hops, weights, *how)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def __repr__(self) -> str:

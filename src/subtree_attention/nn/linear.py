@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
-from .. import _check
+from .. import _check, ops
 from .features import Features, as_features
 
 
@@ -122,13 +123,46 @@ def project(x: Features, heads: int, *lins: Any) -> list[Tensor]:
     """
     x = as_features(x)
     if not isinstance(x, Tensor) or not all(map(_is_plain, lins)):
-        outs = [lin(x) for lin in lins]
-    else:
-        lins[0].check(x)
-        weight = torch.cat([lin.weight for lin in lins])
-        bias = None if lins[0].bias is None else torch.cat([lin.bias for lin in lins])
-        outs = [*F.linear(x, weight, bias).split([lin.out_channels for lin in lins], dim=-1)]
-    return [out.unflatten(-1, (heads, -1)) for out in outs]
+        return [lin(x).unflatten(-1, (heads, -1)) for lin in lins]
+    lins[0].check(x)
+    weights, biases = (
+        [lin.weight for lin in lins],
+        [lin.bias for lin in lins if lin.bias is not None],
+    )
+    if ops.is_watched(x) or torch.is_autocast_enabled(x.device.type):
+        return _joint_product(x, heads, weights, biases)
+    return [*_JointProduct.apply(x, heads, len(lins), *weights, *biases)]
+
+
+def _joint_product(
+    x: Tensor, heads: int, weights: Sequence[Tensor], biases: Sequence[Tensor]
+) -> list[Tensor]:
+    """x W^T + b for each weight, all columns in one product, as parts of which they are given."""
+    out = F.linear(x, torch.cat([*weights]), torch.cat([*biases]) if biases else None)
+    parts = out.split([len(weight) for weight in weights], dim=-1)
+    return [part.unflatten(-1, (heads, -1)) for part in parts]
+
+
+class _JointProduct(torch.autograd.Function):
+    """`_joint_product` in one node: what torch would record of it costs more than the product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, heads: int, maps: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        weights, biases = tensors[:maps], tensors[maps:]
+        ctx.save_for_backward(x, *weights)
+        ctx.with_bias = bool(biases)
+        return tuple(_joint_product(x, heads, weights, biases))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        sizes = [len(weight) for weight in weights]
+        grad = torch.cat([part.flatten(1) for part in grads], dim=1)
+        grad_x = grad @ torch.cat(weights) if ctx.needs_input_grad[0] else None
+        if not any(ctx.needs_input_grad[3:]):
+            return grad_x, *[None] * (len(ctx.needs_input_grad) - 1)
+        grad_biases = grad.sum(0).split(sizes) if ctx.with_bias else ()
+        return grad_x, None, None, *(grad.t() @ x).split(sizes), *grad_biases
 
 
 def _is_plain(lin: Any) -> bool:

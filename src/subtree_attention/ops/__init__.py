@@ -19,8 +19,10 @@ from .inputs import (
     check_graph,
     check_heads,
     check_hop_weights,
+    check_on_graph,
     check_state_bytes,
     full_precision,
+    is_watched,
     map_features,
     one_dtype,
 )
@@ -28,12 +30,15 @@ from .roots import arrivals
 
 __all__ = [
     "arrivals",
+    "attend",
     "attention",
     "backends",
     "check_eps",
     "check_heads",
+    "check_on_graph",
     "check_state_bytes",
     "full_precision",
+    "is_watched",
     "map_features",
     "one_dtype",
     "recurrence",
@@ -100,17 +105,45 @@ def subtree_attention(
     check_graph(graph)
     query, key, value, squeeze = check_heads(query, key, value, graph)
     hop_weights = check_hop_weights(hop_weights, hops, value.size(1))
+    how = feature_map, eps, backend, states, state_bytes
+    out = attend(query, key, value, graph, hops, hop_weights, *how)
+    return out.squeeze(-2) if squeeze else out
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    hops: int,
+    hop_weights: Tensor | None,
+    feature_map: str | FeatureMap,
+    eps: float,
+    backend: str,
+    states: str,
+    state_bytes: int | None,
+) -> Tensor:
+    """:func:`subtree_attention` of what is known to fit: a layer checks its settings once.
+
+    Args:
+        query: `[N, H, d]`, on the graph's nodes and device.
+        key: `[N, H, d]`
+        value: `[N, H, c]`
+        hop_weights: `[K + 1, H]` or None.
+        graph, hops, feature_map, eps, backend, states, state_bytes: as there.
+    """
     with full_precision(value):
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
         walk.check_states(states, value.device, value.dtype)
-        query, key = map_features(feature_map, query, key)
         if feature_maps.is_softmax(feature_map):
-            out = softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
+            return softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
+        chosen, phi = backends.choose(backend, value.device, value.dtype), ""
+        if feature_maps.is_elu(feature_map) and "elu" in backends.BACKENDS[chosen].maps:
+            phi = "elu"
         else:
-            chosen = backends.choose(backend, value.device, value.dtype)
-            options = graph, hops, eps, chosen, states, state_bytes
-            out = library.run(query, key, value, hop_weights, *options)
-    return out.squeeze(-2) if squeeze else out
+            query, key = map_features(feature_map, query, key)
+        options = graph, hops, eps, chosen, states, state_bytes, phi
+        return library.run(query, key, value, hop_weights, *options)
 
 
 @torch.no_grad()

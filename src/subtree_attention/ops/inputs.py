@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
 from ..graph import Graph
 
+FULL = (torch.float32, torch.float64)
+"""What is computed in."""
 
-def full_precision(tensor: Tensor) -> torch.autocast:
+
+def full_precision(tensor: Tensor) -> AbstractContextManager[Any]:
     """Autocast off: a caller's must not reach the products inside."""
-    return torch.autocast(tensor.device.type, enabled=False)
+    device = tensor.device.type
+    if not torch.compiler.is_compiling() and not torch.is_autocast_enabled(device):
+        return nullcontext()  # a context of autocast's costs the host as much as a kernel
+    return torch.autocast(device, enabled=False)
+
+
+def is_watched(tensor: Tensor) -> bool:
+    """Whether somebody wants to see operators: a compiler, a mode, a transform, other tensors."""
+    return (
+        torch.compiler.is_compiling()
+        or not (type(tensor) is Tensor or type(tensor) is nn.Parameter)
+        or tensor.device.type not in ("cpu", "cuda")
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._are_functorch_transforms_active()
+    )
 
 
 def check_eps(eps: float) -> float:
@@ -53,7 +72,7 @@ def check_heads(
                 f"got {_check.shape(tensor)}"
             )
         if graph is not None:
-            _check_on_graph(name, tensor, graph)
+            check_on_graph(name, tensor, graph)
     if query.shape != key.shape:
         raise ValueError(
             f"query and key must have the same shape, got {_check.shape(query)} "
@@ -74,7 +93,8 @@ def check_heads(
     return query, key, value, False
 
 
-def _check_on_graph(name: str, tensor: Tensor, graph: Graph) -> None:
+def check_on_graph(name: str, tensor: Tensor, graph: Graph) -> None:
+    """Refuse what does not lie on the graph's nodes, or on another device."""
     if tensor.size(0) != graph.num_nodes:
         raise ValueError(
             f"{name} has {tensor.size(0)} rows, but the graph has {graph.num_nodes} nodes"
@@ -105,6 +125,9 @@ def one_dtype(
     query: Tensor, key: Tensor, value: Tensor, hop_weights: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The widest dtype of the inputs, float32 at least."""
+    given = [query, key, value] + ([] if hop_weights is None else [hop_weights])
+    if value.dtype in FULL and all(tensor.dtype == value.dtype for tensor in given):
+        return query, key, value, hop_weights
     dtype = torch.promote_types(torch.promote_types(query.dtype, key.dtype), value.dtype)
     dtype = torch.promote_types(dtype, torch.float32)
     weights = None if hop_weights is None else hop_weights.to(dtype)

@@ -8,7 +8,7 @@ before and comes along as tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,18 +16,19 @@ from torch import Tensor
 from ..graph import Graph
 from . import walk
 from .backends import BACKENDS
-from .inputs import full_precision
+from .inputs import full_precision, is_watched
 from .kernels import Kernel, Operands, Sizes
 
 
 class Options(NamedTuple):
-    """What is said of a call besides its tensors; see `subtree_attention` and `walk`."""
+    """What is said of a call besides its tensors: see `subtree_attention`, `walk`, `Operands`."""
 
     hops: int
     eps: float
     backend: str
     states: str = "full"
     state_bytes: int | None = None
+    phi: str = ""
     keep: int = walk.NOTHING
 
     @property
@@ -39,7 +40,28 @@ class Options(NamedTuple):
 
     def operands(self, inputs: Sequence[Tensor]) -> Operands:
         dtype = walk.state_dtype(self.states, inputs[2].dtype)
-        return Operands(self.hops, self.eps, dtype, *inputs)
+        query, key, value, *weights = inputs
+        weight = weights[0] if weights else None
+        return Operands(self.hops, self.eps, dtype, query, key, value, weight, self.phi)
+
+
+Matrices: TypeAlias = tuple[Sequence[Tensor], Sequence[Tensor]]
+"""The tensors that a matrix and its transpose are made of; in inference there is no transpose."""
+
+
+class Plan(NamedTuple):
+    """All that a call needs besides its inputs: the same for the same graph, shapes and options."""
+
+    options: Options
+    tensors: Matrices
+    matrix: walk.Walkable
+    transpose: walk.Walkable | None
+
+    @staticmethod
+    def of(options: Options, tensors: Matrices) -> Plan:
+        make, (matrix, transpose) = options.kernel.matrix, tensors
+        back = walk.Walkable(make(transpose)) if transpose else None
+        return Plan(options, tensors, walk.Walkable(make(matrix)), back)
 
 
 def run(
@@ -53,58 +75,66 @@ def run(
     backend: str,
     states: str = "full",
     state_bytes: int | None = None,
+    phi: str = "",
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Operands`, the result as in `walk.forward`."""
-    # Contiguous before autograd saves them: a slice would keep alive all that it was cut from.
-    inputs = [query.contiguous(), key.contiguous(), value.contiguous()]
+    inputs, watched = [query, key, value], is_watched(value)
+    apart = BACKENDS[backend].takes_rows_apart and not watched
+    if not (apart and _fill_their_memory(inputs)):
+        # Before autograd saves them: a slice would keep alive all that it was cut from.
+        inputs = [tensor.contiguous() for tensor in inputs]
     inputs += [] if hop_weights is None else [hop_weights]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    options = Options(hops, float(eps), backend, states, state_bytes)
-    if training:
-        sizes = options.sizes(*inputs[1:3])
-        keep = walk.what_to_keep(options.kernel, sizes, graph.num_edges, state_bytes)
-        options = options._replace(keep=keep)
-    matrices = options.kernel.matrices(graph, value.dtype, training)
-    if _is_watched(value):
+    options = Options(hops, float(eps), backend, states, state_bytes, phi)
+    if watched:
+        options, matrices = _settle(graph, options, key, value, training)
         return forward(inputs, *matrices, *options)[0]
-    if not training:
-        return _forward(inputs, matrices[0], options)[0]
-    return _Walk.apply(*matrices, options, *inputs)[0]
+    plans = graph.cached("plans", _no_plans)
+    place = options, training, key.shape, value.shape, value.dtype
+    if place not in plans:
+        plans[place] = Plan.of(*_settle(graph, options, key, value, training))
+    plan = plans[place]
+    return _Walk.apply(plan, *inputs) if training else _forward(inputs, plan)[0]
 
 
-def _is_watched(tensor: Tensor) -> bool:
-    """Whether somebody wants to see operators: a compiler, a mode, a transform, other tensors."""
-    return (
-        torch.compiler.is_compiling()
-        or type(tensor) is not Tensor
-        or tensor.device.type not in ("cpu", "cuda")
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._are_functorch_transforms_active()
+def _fill_their_memory(tensors: Sequence[Tensor]) -> bool:
+    """Whether they are all that there is in the memory that they share."""
+    memory = tensors[0].untyped_storage()
+    return memory.nbytes() == sum(tensor.nbytes for tensor in tensors) and all(
+        tensor.untyped_storage().data_ptr() == memory.data_ptr() for tensor in tensors
     )
 
 
-def _forward(
-    inputs: Sequence[Tensor], matrix: Sequence[Tensor], options: Options
-) -> tuple[Tensor, Tensor]:
-    kernel, walkable = options.kernel, walk.Walkable(options.kernel.matrix(matrix))
-    how = walkable, options.keep, options.state_bytes
-    return walk.forward(kernel, options.operands(inputs), *how)
+def _no_plans(graph: Graph) -> dict[Any, Plan]:
+    return {}
 
 
-def _backward(
-    grad: Tensor,
-    inputs: Sequence[Tensor],
-    kept: Tensor,
-    matrix: Sequence[Tensor],
-    transpose: Sequence[Tensor],
-    options: Options,
-) -> list[Tensor]:
+def _settle(
+    graph: Graph, options: Options, key: Tensor, value: Tensor, training: bool
+) -> tuple[Options, Matrices]:
+    """What is kept, and the tensors that the matrices are made of."""
+    kernel = options.kernel
+    if training:
+        sizes = options.sizes(key, value)
+        keep = walk.what_to_keep(kernel, sizes, graph.num_edges, options.state_bytes)
+        options = options._replace(keep=keep)
+    return options, kernel.matrices(graph, value.dtype, training)
+
+
+def _forward(inputs: Sequence[Tensor], plan: Plan) -> tuple[Tensor, Tensor]:
+    """The output, and what is kept."""
+    options = plan.options
+    how = plan.matrix, options.keep, options.state_bytes
+    return walk.forward(options.kernel, options.operands(inputs), *how)
+
+
+def _backward(grad: Tensor, inputs: Sequence[Tensor], kept: Tensor, plan: Plan) -> list[Tensor]:
     """Gradients of the inputs."""
-    kernel, operands = options.kernel, options.operands(inputs)
-    both = walk.Walkable(kernel.matrix(matrix)), walk.Walkable(kernel.matrix(transpose))
-    how = kept, *both, options.keep, options.state_bytes
+    options = plan.options
+    assert plan.transpose is not None  # the forward pass knew that this one would come
+    how = kept, plan.matrix, plan.transpose, options.keep, options.state_bytes
     with full_precision(grad):  # of the thread that runs the backward pass
-        grads = walk.backward(kernel, grad.contiguous(), operands, *how)
+        grads = walk.backward(options.kernel, grad.contiguous(), options.operands(inputs), *how)
     return [each for each in grads if each is not None]
 
 
@@ -112,37 +142,25 @@ class _Walk(torch.autograd.Function):
     """`_forward` and `_backward` where nobody watches."""
 
     @staticmethod
-    def forward(
-        ctx: Any, matrix: Any, transpose: Any, options: Options, *inputs: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        out, kept = _forward(inputs, matrix, options)
-        _save(ctx, inputs, matrix, transpose, options, kept)
-        return out, kept
+    def forward(ctx: Any, plan: Plan, *inputs: Tensor) -> Tensor:
+        out, kept = _forward(inputs, plan)
+        ctx.save_for_backward(kept, *inputs)
+        ctx.set_materialize_grads(False)  # or autograd makes zeros where nothing reaches the output
+        ctx.plan = plan
+        return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
-        return None, None, None, *_gradients(ctx, grad)
-
-
-def _save(
-    ctx: Any, inputs: Any, matrix: Any, transpose: Any, options: Options, kept: Tensor
-) -> None:
-    ctx.save_for_backward(kept, *inputs, *matrix, *transpose)
-    ctx.mark_non_differentiable(kept)
-    ctx.set_materialize_grads(False)  # or autograd makes zeros as large as what is kept
-    ctx.counts, ctx.options = (len(inputs), len(matrix)), options
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Any, ...]:
+        return None, *_gradients(ctx, grad)
 
 
 def _gradients(ctx: Any, grad: Tensor | None) -> Sequence[Tensor | None]:
-    inputs, matrix = ctx.counts
+    kept, *inputs = ctx.saved_tensors
     if grad is None:  # nothing reaches the output
-        return [None] * inputs
-    kept, *saved = ctx.saved_tensors
-    inputs, matrices = saved[:inputs], saved[inputs:]
-    tensors = grad, inputs, kept, matrices[:matrix], matrices[matrix:]
-    if torch.is_grad_enabled() or _is_watched(grad):
-        return backward(*tensors, *ctx.options)
-    return _backward(*tensors, ctx.options)
+        return [None] * len(inputs)
+    if torch.is_grad_enabled() or is_watched(grad):
+        return backward(grad, inputs, kept, *ctx.plan.tensors, *ctx.plan.options)
+    return _backward(grad, inputs, kept, ctx.plan)
 
 
 # ----------------------------------------------------------------------------------- custom ops
@@ -158,13 +176,15 @@ def forward(
     backend: str,
     states: str,
     state_bytes: int | None,
+    phi: str,
     keep: int,
 ) -> tuple[Tensor, Tensor]:
     """`walk.forward` of [query, key, value] or [query, key, value, hop weights].
 
     The transpose comes along for the backward pass.
     """
-    return _forward(inputs, matrix, Options(hops, eps, backend, states, state_bytes, keep))
+    options = Options(hops, eps, backend, states, state_bytes, phi, keep)
+    return _forward(inputs, Plan.of(options, (matrix, transpose)))
 
 
 @forward.register_fake
@@ -188,11 +208,12 @@ def backward(
     backend: str,
     states: str,
     state_bytes: int | None,
+    phi: str,
     keep: int,
 ) -> list[Tensor]:
     """`walk.backward`: gradients of the inputs."""
-    options = Options(hops, eps, backend, states, state_bytes, keep)
-    return _backward(grad, inputs, kept, matrix, transpose, options)
+    options = Options(hops, eps, backend, states, state_bytes, phi, keep)
+    return _backward(grad, inputs, kept, Plan.of(options, (matrix, transpose)))
 
 
 @backward.register_fake
@@ -202,12 +223,22 @@ def _(grad: Tensor, inputs: Sequence[Tensor], *_: Any) -> list[Tensor]:
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     tensors, matrix, transpose, *settings = inputs
-    _save(ctx, tensors, matrix, transpose, Options(*settings), output[1])
+    ctx.save_for_backward(output[1], *tensors, *matrix, *transpose)
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # or autograd makes zeros as large as what is kept
+    ctx.counts, ctx.options = (len(tensors), len(matrix)), Options(*settings)
 
 
 def _differentiate(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
-    no_matrix = [None] * ctx.counts[1]  # nor a transpose, which has as many parts
-    return list(_gradients(ctx, grad)), no_matrix, no_matrix, *[None] * len(ctx.options)
+    inputs, parts = ctx.counts
+    kept, *saved = ctx.saved_tensors
+    saved, matrices = saved[:inputs], saved[inputs:]
+    grads: list[Tensor | None] = [None] * inputs  # where nothing reaches the output
+    if grad is not None:
+        both = matrices[:parts], matrices[parts:]
+        grads = [*backward(grad, saved, kept, *both, *ctx.options)]
+    no_matrix = [None] * parts  # nor a transpose, which has as many parts
+    return grads, no_matrix, no_matrix, *[None] * len(ctx.options)
 
 
 forward.register_autograd(_differentiate, setup_context=_save_for_backward)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -108,6 +109,16 @@ def kept_numbers(kernel: type[Kernel], sizes: Sizes, keep: int, state_bytes: int
     return sum(map(sum, each))
 
 
+def _plan(
+    kernel: type[Kernel], sizes: Sizes, keep: int, state_bytes: int | None
+) -> tuple[list[tuple[slice, slice]], int]:
+    """The parts, and how many numbers are kept of all of them."""
+    return parts(sizes, state_bytes), kept_numbers(kernel, sizes, keep, state_bytes)
+
+
+_planned: Any = lru_cache(1024)(_plan)  # the same in every step of a loop
+
+
 def _kept_states(kernel: type[Kernel], sizes: Sizes) -> int:
     """Numbers, of the values' type, that kept states fill: a multiple of 4."""
     numbers = len(kernel.kept_hops(sizes.hops)) * sizes.readouts * sizes.channels
@@ -167,8 +178,8 @@ def forward(
         what is kept, flat.
     """
     sizes, value = operands.sizes, operands.value
-    memory = kernel.empty(kept_numbers(kernel, sizes, keep, state_bytes), value)
-    slices = parts(sizes, state_bytes)
+    slices, numbers = _planned(kernel, sizes, keep, state_bytes)
+    memory = kernel.empty(numbers, value)
     if len(slices) == 1:
         return _forward(kernel, operands, walkable, keep, memory), memory
     levels = () if operands.hop_weights is not None else (operands.hops + 1,)
@@ -194,11 +205,12 @@ def backward(
     states walks back along the transpose, for keys and values.
     """
     sizes, weights = operands.sizes, operands.hop_weights
-    slices = parts(sizes, state_bytes)
+    slices, _ = _planned(kernel, sizes, keep, state_bytes)
     if len(slices) == 1:
         return _backward(kernel, grad, operands, walkable, transpose, keep, memory, whole=True)
-    query, key = torch.zeros_like(operands.query), torch.zeros_like(operands.key)
-    value = torch.empty_like(operands.value)
+    query = operands.query.new_zeros(operands.query.shape)
+    key = operands.key.new_zeros(operands.key.shape)
+    value = operands.value.new_empty(operands.value.shape)
     grad_weights = None if weights is None else torch.zeros_like(weights)
     for part, held in _with_memory(kernel, sizes, slices, keep, memory):
         grads = grad[..., *part].contiguous(), operands.part(*part)

@@ -56,10 +56,11 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Operands:
-    """What the operator is applied to; `query` and `key` are phi(q), phi(k) >= 0.
+    """What the operator is applied to.
 
-    Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None; all but
-    the weights are contiguous. `state_dtype` is what states are rounded to between hops.
+    Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None.
+    `state_dtype` is what states are rounded to between hops. `phi` is the feature map that the
+    kernel is to apply, one of its `maps`; `""` where query and key are phi(q), phi(k) >= 0 already.
     """
 
     hops: int
@@ -69,6 +70,7 @@ class Operands:
     key: Tensor
     value: Tensor
     hop_weights: Tensor | None = None
+    phi: str = ""
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -78,9 +80,9 @@ class Operands:
         """The operator on some heads and value columns."""
         return replace(
             self,
-            query=self.query[:, heads].contiguous(),
-            key=self.key[:, heads].contiguous(),
-            value=self.value[:, heads, values].contiguous(),
+            query=self.query[:, heads],
+            key=self.key[:, heads],
+            value=self.value[:, heads, values],
             hop_weights=None if self.hop_weights is None else self.hop_weights[:, heads],
         )
 
@@ -116,6 +118,13 @@ class Kernel:
 
     summary: ClassVar[str]
     """One line for `sta info`."""
+
+    maps: ClassVar[tuple[str, ...]] = ()
+    """Feature maps that it applies itself, faster than torch would; gradients are then of what was
+    mapped."""
+
+    takes_rows_apart: ClassVar[bool] = False
+    """Whether rows of queries, keys and values may be parts of a wider tensor's."""
 
     states_hold_readouts: ClassVar[bool] = False
     """Whether kept states make kept read-outs unnecessary."""

@@ -11,26 +11,25 @@ Differences to plain torch, each measured (docs/performance.md):
 - states that are few and small, for what a hop gathers, are kept for the backward pass instead of
   walked again; where a hop does not fill the GPU, the two walks of that pass run side by side.
 
-`kernels.cu` and `quotient.cu` are compiled at run time for each shape.
+`kernels.cu` and `ends.cu` are compiled at run time for each shape.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from functools import cache, cached_property, partial
-from importlib.resources import files
-from math import ceil, log2
-from typing import Any, NamedTuple
+from math import ceil
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ....graph import Graph
 from .. import Exchange, Kept, Kernel, Operands, Place, Sizes
-from .compiler import Module, nvrtc, structure
+from . import launch
+from .compiler import nvrtc, raw_stream
+from .ends import Dots, Ends, aligned
 from .layout import Layout, lay_out, padded
 from .schedule import Scheduled, graph_schedule
 
@@ -48,18 +47,13 @@ KEPT_BYTES, KEPT_SHARE = 2**28, 0.1
 """States of more bytes are not kept for the backward pass. Where a hop fills the GPU, the bytes are
 this share of what it gathers."""
 
-_Hop = structure(  # as in kernels.cu
+_HOP = launch.structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
     "arrived",
     ints="num_rows num_pieces num_nodes first_column add_own readout_width readout_adds dot_planes",
 )
-_Kept = structure(  # as in kernels.cu
+_KEPT = launch.structure(  # as in kernels.cu
     pointers="states others dot", ints="num_states num_nodes first_column adds"
-)
-_Quotient = structure(  # as in quotient.cu
-    pointers="value ones readouts hop_weights out grad grad_readouts grad_value products",
-    doubles="eps",
-    ints="hops first_hop rows",
 )
 
 
@@ -93,6 +87,8 @@ class CudaKernel(Kernel):
         "everything that is made of a row fused into the walk, compiled by NVRTC; NVIDIA GPU, "
         "float32 and float64"
     )
+    maps = ("elu",)
+    takes_rows_apart = True
 
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -126,10 +122,10 @@ class CudaKernel(Kernel):
 
     def __init__(self, operands: Operands, kept: Kept) -> None:
         super().__init__(operands, kept)
-        self.query, self.key = _aligned(operands.query), _aligned(operands.key)
-        self.value, self.hops = _aligned(operands.value), operands.hops
-        self.state_dtype, self.width = operands.state_dtype, self.value.size(2) + 1
-        self.levels = _Levels(self.value, operands.hop_weights, operands.eps)
+        self.ends = Ends(operands)
+        self.query, self.key, self.ones = self.ends.query, self.ends.key, self.ends.ones
+        self.hops, self.state_dtype = operands.hops, operands.state_dtype
+        self.width = self.ends.width
 
     def layout(self, columns: int, factors: bool) -> Layout:
         """How so many columns are laid over lanes, from their factors or from a state."""
@@ -138,9 +134,9 @@ class CudaKernel(Kernel):
 
     def blocks(self, matrix: Scheduled) -> Iterator[_Block]:
         if self.query.numel() and self.hops:
-            size, ones = self.block_columns(), self.ones
+            size = self.block_columns()
             for first in range(0, self.width, size):
-                yield _Block(self, matrix, ones, first, min(size, self.width - first))
+                yield _Block(self, matrix, first, min(size, self.width - first))
 
     def block_columns(self) -> int:
         """Columns that walk together: all where read-outs have no room until the last is done."""
@@ -154,73 +150,82 @@ class CudaKernel(Kernel):
     # ------------------------------------------------------------------------------- forward
 
     @cached_property
-    def ones(self) -> Tensor:
-        """[V | 1], padded."""
-        return self.levels.ones()
-
-    @cached_property
     def out(self) -> Tensor:
-        levels = () if self.levels.weighted else (self.hops + 1,)
-        return self.value.new_empty(*levels, *self.value.shape)
+        value = self.operands.value
+        levels = () if self.operands.hop_weights is not None else (self.hops + 1,)
+        return value.new_empty(*levels, *value.shape)
 
     @cached_property
     def readouts(self) -> Tensor:
         """Room for the read-outs of all hops, or of a lot."""
         if self.kept.readouts is not None:
             return self.kept.readouts
-        return self.value.new_empty(min(self.hops, LOT), *self.value.shape[:2], self.width)
+        return self.ones.new_empty(min(self.hops, LOT), *self.ones.shape[:2], self.width)
 
     def combine_lot(self, hop: int) -> None:
         """Add levels to the output where the room for read-outs is full."""
         room = len(self.readouts)
         if room < self.hops and (hop % room == 0 or hop == self.hops):
             count = (hop - 1) % room + 1
-            self.levels.combine(self.readouts[:count], self.out, hop - count + 1)
+            self.ends.combine(self.readouts[:count], self.out, hop - count + 1)
 
     def finish(self) -> Tensor:
         if len(self.readouts) == self.hops:
-            self.levels.combine(self.readouts, self.out, 1)
+            self.ends.combine(self.readouts, self.out, 1)
         return self.out
 
     # ------------------------------------------------------------------------------ backward
 
     def turn(self, grad: Tensor) -> None:
-        self.grads = self.levels.backward(grad, self.readouts)
-        self.ones, self.grad_query, self.beside = self.grads.ones, self.dots(), False
+        self.grads = self.ends.backward(grad, self.readouts)
+        self.dot_query, self.beside = self.dots(), False
 
-    def dots(self) -> _Dots:
+    def dots(self) -> Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
         size = self.block_columns()
         last = (self.width - 1) % size + 1  # a narrower block may have more slices
-        layouts = [self.layout(c, factors) for c in (size, last) for factors in (False, True)]
+        layouts = [self.layout(c, factors) for c in {size, last} for factors in (False, True)]
         planes = max(layout.slices for layout in layouts)
-        return _Dots(self.query.new_empty(planes, *self.query.shape))
+        return Dots(self.query.new_empty(planes, *self.query.shape))
 
     def two_walks(self, matrix: Scheduled) -> AbstractContextManager[AbstractContextManager[Any]]:
-        channels, values = self.query.size(1) * self.query.size(2), self.value.size(2)
-        filling = fills_gpu(matrix.col.numel(), channels, values)
-        self.beside = bool(self.hops and self.query.numel()) and not filling
-        return _side_by_side(self.query.device) if self.beside else super().two_walks(matrix)
+        channels = self.query.size(1) * self.query.size(2)
+        filling = fills_gpu(matrix.col.numel(), channels, self.width - 1)
+        # Outside of a captured graph, small walks wait for the host, and a second stream costs it.
+        self.beside = bool(self.hops and self.query.numel()) and not filling and _capturing()
+        device = self.query.device
+        return launch.side_by_side(device) if self.beside else super().two_walks(matrix)
 
     def turn_back(self) -> None:
-        if not self.beside:
-            self.grad_query.add_up()  # the other walk can use the room
-        self.grad_key = self.dots()
+        if not self.beside:  # the other walk can use the room
+            self.grad_query = self.ends.unmap(self.dot_query, self.query)
+            del self.dot_query
+        self.dot_key = self.dots()
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        grads = self.grad_query.add_up(), self.grad_key.add_up(), self.grads.value
-        return *grads, self.grads.hop_weights
+        if self.beside:
+            self.grad_query = self.ends.unmap(self.dot_query, self.query)
+        grad_key = self.ends.unmap(self.dot_key, self.key)
+        return self.grad_query, grad_key, self.grads.value, self.grads.hop_weights
 
 
 class _Block:
     """Columns of the states that walk together."""
 
-    def __init__(
-        self, run: CudaKernel, matrix: Scheduled, ones: Tensor, first_column: int, columns: int
-    ) -> None:
-        self.run, self.first_column, self.columns, self.ones = run, first_column, columns, ones
-        self.from_factors, self.from_state = run.layout(columns, True), run.layout(columns, False)
-        self.hub = _Hub(self.from_state, matrix, run.query.dtype)
+    def __init__(self, run: CudaKernel, matrix: Scheduled, first_column: int, columns: int) -> None:
+        self.run, self.matrix, self.first_column, self.columns = run, matrix, first_column, columns
+
+    @cached_property
+    def from_factors(self) -> _Hop:
+        return self._hops(factors=True)
+
+    @cached_property
+    def from_state(self) -> _Hop:
+        return self._hops(factors=False)
+
+    def _hops(self, factors: bool) -> _Hop:
+        layout = self.run.layout(self.columns, factors)
+        return _Hop(layout, self.matrix, self.run.query.dtype, first_column=self.first_column)
 
     def room(self) -> Tensor:
         query = self.run.query
@@ -239,13 +244,13 @@ class _Block:
         return self._kept()[hop - 2]
 
     def first(self, exchange: Exchange, place: Place) -> None:
-        self.left, self.right = exchange(self.run.key), exchange(self.ones)
+        self.left, self.right = exchange(self.run.key), exchange(self.run.ones)
 
     def step(self, matrix: Scheduled, old: Tensor | None, new: Tensor | None, hop: int) -> Any:
         run = self.run
         readout = run.readouts[(hop - 1) % len(run.readouts)]
         parts = {"own": run.query, "readout": readout, "readout_width": run.width}
-        self._hop(matrix, old, new, None, **parts)
+        self._hop(old, new, None, **parts)
         run.combine_lot(hop)
         return new
 
@@ -253,7 +258,7 @@ class _Block:
         self, matrix: Scheduled, old: Tensor | None, new: Tensor | None, hop: int
     ) -> Tensor | None:
         other = self.run.grads.readouts[hop - 1]
-        self._hop(matrix, old, new, self.run.grad_query, other=other)
+        self._hop(old, new, self.run.dot_query, other=other)
         return new
 
     def last_gradient(self, exchange: Exchange, place: Place) -> None:
@@ -261,49 +266,38 @@ class _Block:
 
     def step_back(self, transpose: Scheduled, old: Tensor | None, new: Tensor, hop: int) -> Tensor:
         other = self.run.grads.readouts[hop - 1]
-        self._hop(transpose, old, new, None, own=self.run.query, other=other, add_own=True)
+        self._hop(old, new, None, own=self.run.query, other=other, add_own=True)
         return new
 
     def home(self, transpose: Scheduled, old: Tensor | None) -> None:
         value = self.run.grads.value
         parts = {"readout": value, "readout_width": value.size(-1), "readout_adds": True}
-        grad_key, own = self.run.grad_key, self.run.key
-        self._hop(transpose, old, None, grad_key, own=own, other=self.ones, **parts)
+        own, other = self.run.key, self.run.ones
+        self._hop(old, None, self.run.dot_key, own=own, other=other, **parts)
 
-    def _hop(
-        self,
-        matrix: Scheduled,
-        old: Tensor | None,
-        new: Tensor | None,
-        dots: _Dots | None,
-        **parts: Any,
-    ) -> None:
+    def _hop(self, old: Tensor | None, new: Tensor | None, dots: Dots | None, **parts: Any) -> None:
         """One hop from `old`, or from the factors; the parts are fields of `Hop` in kernels.cu."""
-        place = self.from_factors if old is None else self.from_state
+        hop = self.from_state
+        if old is None:
+            hop, parts["left"], parts["right"] = self.from_factors, self.left, self.right
         if dots is not None:
-            parts |= {"dot": dots.planes, "dot_planes": dots.filled}
-            dots.filled = max(dots.filled, place.slices)
-        _launch_hop(
-            place,
-            matrix,
-            self.hub,
-            first_column=self.first_column,
-            old_state=old,
-            new_state=new,
-            left=self.left,
-            right=self.right,
-            **parts,
-        )
+            parts["dot"], parts["dot_planes"] = dots.planes, dots.filled
+            dots.filled = max(dots.filled, hop.layout.slices)
+        hop(old_state=old, new_state=new, **parts)
 
     def read_kept(self) -> None:
         """dq += sum over kept states and their columns."""
-        run, place, dots, states = self.run, self.from_state, self.run.grad_query, self._kept()
-        _launch(
-            _Kernel("dot_kept", "kernels.cu", place.macros),
-            run.query.device,
-            (ceil(run.query.numel() / place.vector / place.threads), 1, 1),
-            place.threads,
-            _Kept,
+        run, layout, dots, states = (
+            self.run,
+            self.from_state.layout,
+            self.run.dot_query,
+            self._kept(),
+        )
+        threads = layout.threads
+        launch.Bound("kernels.cu", layout.macros, _KEPT, run.query.device)(
+            "dot_kept",
+            (ceil(run.query.numel() / layout.vector / threads), 1, 1),
+            threads,
             states=states,
             others=run.grads.readouts[1:-1],
             dot=dots.planes,
@@ -315,6 +309,39 @@ class _Block:
         dots.filled = max(dots.filled, 1)
 
 
+class _Hop:
+    """Hops of one layout over the rows of one matrix, with room where the pieces of a long row
+    meet: their sums, and how many have arrived."""
+
+    def __init__(self, layout: Layout, matrix: Scheduled, dtype: torch.dtype, **parts: int) -> None:
+        num_rows, num_pieces = matrix.rows.size(0), matrix.pieces.size(0)
+        self.layout, self.grid = layout, layout.grid(num_rows + num_pieces)
+        device, counters = matrix.col.device, num_pieces * layout.slices * layout.heads
+        # Held here: the kernels know addresses only.
+        self.partial = torch.empty(num_pieces, layout.block, layout.row, dtype=dtype, device=device)
+        self.arrived = _counters(counters, device)
+        self.kernels = launch.Bound(
+            "kernels.cu",
+            layout.macros,
+            _HOP,
+            device,
+            rows=matrix.rows,
+            pieces=matrix.pieces,
+            col=matrix.col,
+            weight=matrix.weight,
+            num_rows=num_rows,
+            num_pieces=num_pieces,
+            num_nodes=matrix.rowptr.numel() - 1,
+            partial=self.partial,
+            arrived=self.arrived,
+            **parts,
+        )
+
+    def __call__(self, **parts: Any) -> None:
+        """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
+        self.kernels("walk", self.grid, self.layout.threads, **parts)
+
+
 def product(matrix: Scheduled, dense: Tensor) -> Tensor:
     """CSR times dense, [N, M] x [M, w] -> [N, w]: a hop of a state of one column."""
     out = dense.new_empty(matrix.rowptr.numel() - 1, dense.size(1))
@@ -322,189 +349,29 @@ def product(matrix: Scheduled, dense: Tensor) -> Tensor:
         width = dense.size(1)
         channels = next(d for d in range(min(width, 128), 0, -1) if width % d == 0)
         shape = (width // channels, channels, 1, 1, dense.dtype, dense.dtype)
-        place = lay_out(*shape, factors=False)
-        hub = _Hub(place, matrix, dense.dtype)
-        _launch_hop(place, matrix, hub, old_state=_aligned(dense), new_state=out)
+        hop = _Hop(lay_out(*shape, factors=False), matrix, dense.dtype)
+        hop(old_state=aligned(dense), new_state=out)
     return out
 
 
-# ------------------------------------------------------------------------ read-outs to levels
+def _capturing() -> bool:
+    """Whether what is queued now becomes a part of a CUDA graph."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
-@dataclass(frozen=True)
-class _Gradients:
-    """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
-    as hop 0 goes, of the hop weights [K + 1, H]; and [V | 1], padded."""
-
-    readouts: Tensor
-    value: Tensor
-    hop_weights: Tensor | None
-    ones: Tensor
+_COUNTERS: dict[tuple[torch.device, int], Tensor] = {}
 
 
-class _Levels:
-    """Read-outs to levels and their weighted sum, and the gradient of that (`quotient.cu`)."""
+def _counters(count: int, device: torch.device) -> Tensor:
+    """So many zeros that a kernel leaves as zeros.
 
-    def __init__(self, value: Tensor, hop_weights: Tensor | None, eps: float) -> None:
-        self.value, self.eps, self.width = value, eps, value.size(2) + 1
-        self.hop_weights = None if hop_weights is None else hop_weights.contiguous()
-        self.rows = value.size(0) * value.size(1)
-        self.readout_shape = (*value.shape[:2], self.width)
-        self.group = min(32, 2 ** ceil(log2(max(self.width - 1, 1))))  # lanes that share a row
-
-    @property
-    def weighted(self) -> bool:
-        return self.hop_weights is not None
-
-    def ones(self) -> Tensor:
-        """[V | 1], padded to whole quads."""
-        ones = self.value.new_empty(*self.value.shape[:2], padded(self.width))
-        self._launch("pad", (ceil(ones.numel() / 256), 1, 1), 256, ones=ones)
-        return ones
-
-    def combine(self, readouts: Tensor, out: Tensor, first_hop: int) -> None:
-        """Add the levels of some hops to `out`; hop 0 comes with hop 1."""
-        grid, hops = (ceil(self.value.numel() / 256), 1, 1), readouts.size(0)
-        parts = {"readouts": readouts, "out": out, "hops": hops, "first_hop": first_hop}
-        self._launch("combine", grid, 256, **parts)
-
-    def backward(self, grad: Tensor, readouts: Tensor) -> _Gradients:
-        """The quotient rule, for all hops."""
-        hops, shape = readouts.size(0), (*self.value.shape[:2], padded(self.width))
-        grad_readouts, ones = self.value.new_empty(hops, *shape), self.value.new_empty(shape)
-        grad_value = torch.empty_like(self.value)
-        products = self.value.new_empty(hops + 1, *shape[:2]) if self.weighted else None
-        self._launch(
-            "combine_backward",
-            (ceil(self.rows * self.group / 128), hops + 1, 1),
-            128,
-            readouts=readouts,
-            grad=grad,
-            grad_readouts=grad_readouts,
-            grad_value=grad_value,
-            ones=ones,
-            products=products,
-        )
-        grad_weights = None if products is None else products.sum(1)
-        return _Gradients(grad_readouts, grad_value, grad_weights, ones)
-
-    def _launch(self, name: str, grid: tuple[int, int, int], threads: int, **parts: Any) -> None:
-        if not self.value.numel():
-            return
-        heads, real = self.value.size(1), _REALS[self.value.dtype]
-        sizes = (("HEADS", heads), ("WIDTH", self.width), ("PADDED", padded(self.width)))
-        kernel = _Kernel(name, "quotient.cu", (("REAL", real), *sizes, ("GROUP", self.group)))
-        given = {"value": self.value, "hop_weights": self.hop_weights, "eps": self.eps}
-        device = self.value.device
-        _launch(kernel, device, grid, threads, _Quotient, rows=self.rows, **given, **parts)
-
-
-_REALS = {torch.float32: "float", torch.float64: "double"}
-
-
-# ------------------------------------------------------------------------------------ launches
-
-
-class _Dots:
-    """Sums over columns, a plane [N, H, d] for each slice; how many hold something already."""
-
-    def __init__(self, planes: Tensor) -> None:
-        self.planes, self.filled = planes, 0
-
-    def add_up(self) -> Tensor:
-        """The sum of all planes, 0 if none holds anything; it takes their place."""
-        if not self.filled:
-            self.planes.zero_()
-        elif self.filled > 1:
-            self.planes, self.filled = self.planes[: self.filled].sum(0, keepdim=True), 1
-        return self.planes[0]
-
-
-class _Hub:
-    """Where the pieces of a long row meet: their sums, and how many have arrived."""
-
-    def __init__(self, layout: Layout, matrix: Scheduled, dtype: torch.dtype) -> None:
-        pieces, device = matrix.pieces.size(0), matrix.col.device
-        counters = pieces * layout.block * layout.heads  # a slice has a column at least
-        self.partial = torch.empty(pieces, layout.block, layout.row, dtype=dtype, device=device)
-        self.arrived = torch.zeros(counters, dtype=torch.int32, device=device)
-
-
-def _launch_hop(layout: Layout, matrix: Scheduled, hub: _Hub, **parts: Any) -> None:
-    """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
-    num_rows, num_pieces = matrix.rows.size(0), matrix.pieces.size(0)
-    _launch(
-        _Kernel("walk", "kernels.cu", layout.macros),
-        matrix.col.device,
-        layout.grid(num_rows + num_pieces),
-        layout.threads,
-        _Hop,
-        rows=matrix.rows,
-        pieces=matrix.pieces,
-        col=matrix.col,
-        weight=matrix.weight,
-        num_rows=num_rows,
-        num_pieces=num_pieces,
-        num_nodes=matrix.rowptr.numel() - 1,
-        partial=hub.partial,
-        arrived=hub.arrived,
-        **parts,
-    )
-
-
-# ------------------------------------------------------------------------------------- helpers
-
-
-class _Kernel(NamedTuple):
-    """A kernel, its source, and the macros that specialise it."""
-
-    name: str
-    file: str
-    macros: tuple[tuple[str, str | int], ...]
-
-
-def _launch(
-    kernel: _Kernel,
-    device: torch.device,
-    grid: tuple[int, int, int],
-    threads: int,
-    arguments: type[ctypes.Structure],
-    **parts: Any,
-) -> None:
-    """Queue a kernel; the parts are fields of its structure of arguments."""
-    module = _module(kernel.file, kernel.macros, device)
-    module.launch(kernel.name, grid, threads, _filled(arguments, **parts))
-
-
-@cache
-def _module(file: str, macros: tuple[tuple[str, str | int], ...], device: torch.device) -> Module:
-    return Module(
-        files(__package__).joinpath(file).read_text(encoding="utf-8"), dict(macros), device
-    )
-
-
-@contextmanager
-def _side_by_side(device: torch.device) -> Iterator[AbstractContextManager[Any]]:
-    """Two things at a time: gives a context that queues work on a second stream."""
-    side, main = _side_stream(device), torch.cuda.current_stream(device)
-    side.wait_stream(main)
-    try:
-        yield torch.cuda.stream(side)
-    finally:  # also if memory runs out on the way: what runs beside still writes
-        main.wait_stream(side)
-
-
-@cache
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
-
-
-def _filled(kind: type[ctypes.Structure], **values: Any) -> ctypes.Structure:
-    """A structure whose pointers are tensors' addresses; None is a null pointer."""
-    plain = {name: v.data_ptr() if isinstance(v, Tensor) else v for name, v in values.items()}
-    return kind(**plain)
-
-
-def _aligned(tensor: Tensor) -> Tensor:
-    """The tensor where its rows can be loaded 16 bytes at a time."""
-    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+    Those of a stream are used again by its next kernel. A captured graph has its own, since it may
+    run on any stream.
+    """
+    if device.type != "cuda" or _capturing():
+        return torch.zeros(count, dtype=torch.int32, device=device)
+    place = device, raw_stream(device.index)
+    found = _COUNTERS.get(place)
+    if found is None or found.numel() < count:
+        found = _COUNTERS[place] = torch.zeros(max(count, 2**14), dtype=torch.int32, device=device)
+    return found

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import threading
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -80,51 +82,65 @@ class Module:
     """The kernels of one source, specialised by macros, on one device."""
 
     def __init__(self, source: str, macros: Macros, device: torch.device) -> None:
-        self.driver, self.device, self.context = _driver(), device, ctypes.c_void_p()
-        capability = "{}{}".format(*torch.cuda.get_device_capability(device))
-        code, _ = compile_source(source, macros, capability)
-        self.handle = ctypes.c_void_p()
         with torch.cuda.device(device):
+            self.index, self.context = torch.cuda.current_device(), ctypes.c_void_p()
+            capability = "{}{}".format(*torch.cuda.get_device_capability(device))
+            code, _ = compile_source(source, macros, capability)
+            self.handle = ctypes.c_void_p()
             torch.cuda.synchronize()  # makes torch's context the current one of this thread
-            self._check(self.driver.cuCtxGetCurrent(ctypes.byref(self.context)))
-            self._check(self.driver.cuModuleLoadData(ctypes.byref(self.handle), code))
-        self.functions: dict[str, ctypes.c_void_p] = {}
+            _call("cuCtxGetCurrent", ctypes.byref(self.context))
+            _call("cuModuleLoadData", ctypes.byref(self.handle), code)
+        self.functions: dict[str, int] = {}
 
     def launch(self, name: str, grid: Grid, threads: int, arguments: ctypes.Structure) -> None:
         """Queue a kernel on torch's current stream; its one parameter is a structure."""
-        with torch.cuda.device(self.device):  # the tensors' GPU need not be the current one
-            self._enter_context()
-            pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            function = self._function(name)
-            self._check(
-                self.driver.cuLaunchKernel(
-                    function, *grid, threads, 1, 1, 0, stream, pointers, None
-                )
-            )
+        if torch.cuda.current_device() == self.index:
+            self._launch(name, grid, threads, arguments)
+        else:  # the tensors' GPU need not be the current one
+            with torch.cuda.device(self.index):
+                self._launch(name, grid, threads, arguments)
 
-    def _function(self, name: str) -> ctypes.c_void_p:
-        if name not in self.functions:
-            function = ctypes.c_void_p()
-            found = self.driver.cuModuleGetFunction(
-                ctypes.byref(function), self.handle, name.encode()
-            )
-            self._check(found)
-            self.functions[name] = function
+    def _launch(self, name: str, grid: Grid, threads: int, arguments: ctypes.Structure) -> None:
+        if self.index not in _entered():
+            self._enter_context()
+        function = self.functions.get(name) or self._find(name)
+        pointers = _POINTERS(ctypes.addressof(arguments))
+        launch, stream = _launcher(), raw_stream(self.index)
+        failed = launch(function, *grid, threads, 1, 1, 0, stream, pointers, None)
+        if failed:
+            raise _problem(failed)
+
+    def _find(self, name: str) -> int:
+        function = ctypes.c_void_p()
+        _call("cuModuleGetFunction", ctypes.byref(function), self.handle, name.encode())
+        self.functions[name] = function.value or 0
         return self.functions[name]
 
     def _enter_context(self) -> None:
         """A thread that has not called CUDA yet, such as autograd's, has no context."""
         current = ctypes.c_void_p()
-        self._check(self.driver.cuCtxGetCurrent(ctypes.byref(current)))
+        _call("cuCtxGetCurrent", ctypes.byref(current))
         if not current.value:
-            self._check(self.driver.cuCtxSetCurrent(self.context))
+            _call("cuCtxSetCurrent", self.context)
+        _entered().add(self.index)
 
-    def _check(self, status: int) -> None:
-        if status:
-            message = ctypes.c_char_p()
-            self.driver.cuGetErrorString(status, ctypes.byref(message))
-            raise RuntimeError(f"CUDA: {(message.value or b'unknown error').decode()}")
+
+def raw_stream(index: int) -> int:
+    """The handle of torch's current stream of a device; a Stream object costs the host more."""
+    return torch._C._cuda_getCurrentRawStream(index)
+
+
+_POINTERS = ctypes.c_void_p * 1
+_THREAD = threading.local()
+
+
+def _entered() -> set[int]:
+    """The devices whose context this thread has had: from then on torch keeps it."""
+    try:
+        return _THREAD.devices
+    except AttributeError:
+        _THREAD.devices = set[int]()
+        return _THREAD.devices
 
 
 @cache
@@ -132,8 +148,21 @@ def _driver() -> ctypes.CDLL:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def structure(pointers: str, doubles: str = "", ints: str = "") -> type[ctypes.Structure]:
-    """A C structure of these fields, in this order; they are null or 0 until set."""
-    kinds = ((pointers, ctypes.c_void_p), (doubles, ctypes.c_double), (ints, ctypes.c_int))
-    fields = [(name, kind) for names, kind in kinds for name in names.split()]
-    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+@cache
+def _launcher() -> Any:
+    """cuLaunchKernel with its types: what is passed is converted at once instead of looked at."""
+    sizes, pointer = [ctypes.c_uint] * 7, ctypes.c_void_p
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *sizes, pointer, pointer, pointer)
+    return kind(("cuLaunchKernel", _driver()))
+
+
+def _call(name: str, *arguments: Any) -> None:
+    failed = getattr(_driver(), name)(*arguments)
+    if failed:
+        raise _problem(failed)
+
+
+def _problem(status: int) -> RuntimeError:
+    message = ctypes.c_char_p()
+    _driver().cuGetErrorString(status, ctypes.byref(message))
+    return RuntimeError(f"CUDA: {(message.value or b'unknown error').decode()}")

@@ -1,13 +1,20 @@
-// Read-outs to levels, and the gradient of that: the quotient of c numerators and a denominator.
+// The two ends of a walk. Before it: the feature map, and values with their column of ones. After it:
+// read-outs to levels, the quotient of c numerators and a denominator. And the gradients of both.
 //
-// Given on the compiler's command line: REAL, HEADS, WIDTH (c + 1), PADDED (WIDTH in whole quads),
-// GROUP (lanes that share a row in the backward pass, a power of two).
+// Given on the compiler's command line: REAL, HEADS, CHANNELS (d), WIDTH (c + 1), PADDED (WIDTH in
+// whole quads), GROUP (lanes that share a row in the backward pass, a power of two), ELU (the feature
+// map is applied here; otherwise queries and keys come mapped).
 
 typedef REAL real;
 constexpr int VALUES = WIDTH - 1;  // c
+constexpr int ROW = HEADS * CHANNELS;
 
-struct Quotient {
-  const real* value;        // [N, H, c]
+struct Ends {
+  const real* query;        // [N, H, d], rows query_row apart
+  const real* key;          // [N, H, d], rows key_row apart
+  const real* value;        // [N, H, c], rows value_row apart
+  real* phi_query;          // [N, H, d]
+  real* phi_key;            // [N, H, d]
   real* ones;               // [N, H, PADDED] = [value | 1 | -]
   const real* readouts;     // [hops, N, H, c + 1] of the hops first_hop, first_hop + 1, ...
   const real* hop_weights;  // [K + 1, H], or null: all levels are wanted
@@ -16,11 +23,54 @@ struct Quotient {
   real* grad_readouts;      // [K, N, H, PADDED]
   real* grad_value;         // [N, H, c], what hop 0 brings
   real* products;           // [K + 1, N, H] = <grad, level>, for the gradient of the weights
+  const real* dot;          // [dot_planes, N, H, d], the gradient of phi in slices
+  const real* phi;          // [N, H, d]
+  real* grad_phi;           // [N, H, d], the gradient of what was mapped
   double eps;
   int hops;
   int first_hop;
   int rows;  // N * H
+  int query_row;
+  int key_row;
+  int value_row;
+  int dot_planes;
 };
+
+// exp(x) up to 0 and x + 1 above, each by itself: elu(x) + 1 would lose exp(x) beside its 1.
+__device__ real mapped(real x) { return x > 0 ? x + 1 : exp(x); }
+
+// The first end; a thread an entry of phi_query, phi_key (if there is a map) and ones.
+extern "C" __global__ void prepare(const Ends a) {
+  constexpr int MAPPED = ELU ? 2 * ROW : 0, EACH = MAPPED + HEADS * PADDED;
+  const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const size_t node = entry / EACH;
+  if (node >= a.rows / HEADS) return;
+  const int at = entry % EACH;
+  if (at < MAPPED) {
+    const bool is_key = at >= ROW;
+    const int channel = is_key ? at - ROW : at;
+    const real* row = is_key ? a.key + node * a.key_row : a.query + node * a.query_row;
+    (is_key ? a.phi_key : a.phi_query)[node * ROW + channel] = mapped(row[channel]);
+  } else {
+    const int column = at - MAPPED, head = column / PADDED, x = column % PADDED;
+    const real* row = a.value + node * a.value_row + head * VALUES;
+    a.ones[node * (HEADS * PADDED) + column] = x < VALUES ? row[x] : real(x == VALUES);
+  }
+}
+
+// The gradient of what was mapped: the slices of that of phi, added up, times phi', which phi tells.
+extern "C" __global__ void unmap(const Ends a) {
+  const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  const size_t entries = size_t(a.rows) * CHANNELS;
+  if (entry >= entries) return;
+  real sum = 0;
+  for (int plane = 0; plane < a.dot_planes; plane++) sum += a.dot[plane * entries + entry];
+  if (ELU) {
+    const real phi = a.phi[entry];
+    sum *= phi > 1 ? real(1) : phi;  // exp(x) below 0, where it is phi itself; 1 above; NaN stays
+  }
+  a.grad_phi[entry] = sum;
+}
 
 __device__ real inverse(real denominator) {  // where no walk arrives, the level is 0
   return denominator != 0 ? 1 / denominator : real(0);
@@ -31,18 +81,8 @@ __device__ real quotient(real numerator, real denominator) {
   return isinf(share) ? numerator / denominator : numerator * share;
 }
 
-__device__ real padded_value(const Quotient& a, size_t row, int x) {
-  return x < VALUES ? a.value[row * VALUES + x] : real(x == VALUES);
-}
-
-// ones = [value | 1]; a thread an entry.
-extern "C" __global__ void pad(const Quotient a) {
-  const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (entry < size_t(a.rows) * PADDED) a.ones[entry] = padded_value(a, entry / PADDED, entry % PADDED);
-}
-
 // out = weighted sum of levels, or the levels; a thread an entry of out.
-extern "C" __global__ void combine(const Quotient a) {
+extern "C" __global__ void combine(const Ends a) {
   const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const size_t entries = size_t(a.rows) * VALUES;
   if (entry >= entries) return;
@@ -50,7 +90,7 @@ extern "C" __global__ void combine(const Quotient a) {
   const int x = entry % VALUES, head = row % HEADS;
   real sum = 0;
   if (a.first_hop == 1) {  // hop 0 comes with hop 1
-    sum = a.value[entry];
+    sum = a.ones[row * PADDED + x];
     if (a.hop_weights) sum *= a.hop_weights[head];
     else a.out[entry] = sum;
   } else if (a.hop_weights) {
@@ -73,7 +113,7 @@ __device__ real summed(real part) {  // over the lanes of a group
   return part;
 }
 
-extern "C" __global__ void combine_backward(const Quotient a) {
+extern "C" __global__ void combine_backward(const Ends a) {
   const size_t place = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) / GROUP;
   const bool there = place < a.rows;  // all lanes stay, for their sums
   const size_t row = there ? place : 0;
@@ -84,11 +124,9 @@ extern "C" __global__ void combine_backward(const Quotient a) {
   real product = 0;
   if (hop == 0) {
     for (int x = lane; x < VALUES; x += GROUP) {
-      product += grad[x] * a.value[row * VALUES + x];
+      product += grad[x] * a.ones[row * PADDED + x];
       if (there) a.grad_value[row * VALUES + x] = weight * grad[x];
     }
-    for (int x = lane; x < PADDED && there; x += GROUP)
-      a.ones[row * PADDED + x] = padded_value(a, row, x);
     product = summed(product);
   } else {
     const real* readout = a.readouts + (size_t(hop - 1) * a.rows + row) * WIDTH;

@@ -1,0 +1,162 @@
+"""The two ends of a walk on a GPU (`ends.cu`): feature map and ones before it, levels after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from math import ceil, log2
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import Operands
+from . import launch
+from .layout import padded
+
+_ARGUMENTS = launch.structure(  # as in ends.cu
+    pointers="query key value phi_query phi_key ones readouts hop_weights out grad grad_readouts "
+    "grad_value products dot phi grad_phi",
+    doubles="eps",
+    ints="hops first_hop rows query_row key_row value_row dot_planes",
+)
+_REALS = {torch.float32: "float", torch.float64: "double"}
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
+    as hop 0 goes, and of the hop weights [K + 1, H]."""
+
+    readouts: Tensor
+    value: Tensor
+    hop_weights: Tensor | None
+
+
+class Dots:
+    """A gradient [N, H, d] in the making: a plane for each slice of columns, `filled` of them hold
+    something already."""
+
+    def __init__(self, planes: Tensor) -> None:
+        self.planes, self.filled = planes, 0
+
+
+class Ends:
+    """Both ends of one pass.
+
+    Attributes:
+        query: phi(q) [N, H, d].
+        key: phi(k) [N, H, d].
+        ones: [V | 1] [N, H, padded c + 1].
+    """
+
+    def __init__(self, operands: Operands) -> None:
+        query, key, value = operands.query, operands.key, operands.value
+        weights = operands.hop_weights
+        self.nodes, self.heads, self.values = value.shape
+        self.width, self.rows = self.values + 1, self.nodes * self.heads
+        self.hop_weights = None if weights is None else weights.contiguous()
+        elu = operands.phi == "elu"
+        if not elu:
+            query, key = aligned(query), aligned(key)
+        query, key, value = (_with_whole_rows(given) for given in (query, key, value))
+        self.query, self.key = query, key
+        if elu:
+            self.query, self.key = query.new_empty(query.shape), key.new_empty(key.shape)
+        self.ones = value.new_empty(self.nodes, self.heads, padded(self.width))
+        self.group = _group(self.values)
+        sizes = self.heads, query.size(2), self.width, self.group
+        self.kernels = launch.Bound(
+            "ends.cu",
+            _macros(value.dtype, *sizes, elu),
+            _ARGUMENTS,
+            value.device,
+            ones=self.ones,
+            hop_weights=self.hop_weights,
+            eps=operands.eps,
+            rows=self.rows,
+        )
+        entries = self.ones.numel() + (2 * query.numel() if elu else 0)
+        mapped: dict[str, Any] = {"phi_query": self.query, "phi_key": self.key} if elu else {}
+        self._launch(
+            "prepare",
+            entries,
+            query=query,
+            key=key,
+            value=value,
+            query_row=query.stride(0),
+            key_row=key.stride(0),
+            value_row=value.stride(0),
+            **mapped,
+        )
+        self.mapped = elu
+
+    def combine(self, readouts: Tensor, out: Tensor, first_hop: int) -> None:
+        """Add the levels of some hops to `out`; hop 0 comes with hop 1."""
+        hops = {"hops": readouts.size(0), "first_hop": first_hop}
+        self._launch("combine", self.rows * self.values, readouts=readouts, out=out, **hops)
+
+    def backward(self, grad: Tensor, readouts: Tensor) -> Gradients:
+        """The quotient rule, for all hops."""
+        hops, like = readouts.size(0), self.ones
+        found = Gradients(
+            like.new_empty(hops, *like.shape),
+            like.new_empty(self.nodes, self.heads, self.values),
+            None if self.hop_weights is None else like.new_empty(hops + 1, *like.shape[:2]),
+        )
+        self._launch(
+            "combine_backward",
+            self.rows * self.group,
+            hops + 1,
+            readouts=readouts,
+            grad=grad,
+            grad_readouts=found.readouts,
+            grad_value=found.value,
+            products=found.hop_weights,
+        )
+        products = found.hop_weights
+        return found if products is None else replace(found, hop_weights=products.sum(1))
+
+    def unmap(self, dots: Dots, phi: Tensor) -> Tensor:
+        """The gradient of what became `phi`, [N, H, d]; it takes the place of the planes."""
+        if dots.filled == 1 and not self.mapped:
+            return dots.planes[0]
+        grad = torch.empty_like(phi)
+        parts: dict[str, Any] = {
+            "dot": dots.planes,
+            "dot_planes": dots.filled,
+            "phi": phi,
+            "grad_phi": grad,
+        }
+        self._launch("unmap", phi.numel(), **parts)
+        return grad
+
+    def _launch(self, name: str, entries: int, hops: int = 1, **parts: Any) -> None:
+        if entries:
+            self.kernels(name, (ceil(entries / 256), hops, 1), 256, **parts)
+
+
+def _group(values: int) -> int:
+    """Lanes that share a row of the read-outs in the backward pass."""
+    return min(32, 2 ** ceil(log2(max(values, 1))))
+
+
+@cache
+def _macros(
+    dtype: torch.dtype, heads: int, channels: int, width: int, group: int, elu: bool
+) -> launch.Macros:
+    sizes = {"HEADS": heads, "CHANNELS": channels, "WIDTH": width, "PADDED": padded(width)}
+    return (("REAL", _REALS[dtype]), *sizes.items(), ("GROUP", group), ("ELU", int(elu)))
+
+
+def _with_whole_rows(tensor: Tensor) -> Tensor:
+    """[N, H, d] with the numbers of a row beside each other; rows may be further apart."""
+    _, heads, channels = tensor.shape
+    whole = tensor.stride(2) == 1 and (heads == 1 or tensor.stride(1) == channels)
+    return tensor if whole else tensor.contiguous()
+
+
+def aligned(tensor: Tensor) -> Tensor:
+    """The tensor where its rows can be loaded 16 bytes at a time."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()

@@ -1,0 +1,86 @@
+"""Launching kernels from Python, cheaply: a step of a small graph is over before the host is.
+
+Kernels are bound to the arguments that stay the same over some launches. A launch copies that
+block, fills in the rest and calls the driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .compiler import Grid, Module
+
+Macros = tuple[tuple[str, str | int], ...]
+
+
+class Bound:
+    """The kernels of a source, specialised, on a device; and the arguments that stay the same.
+
+    Args:
+        file: the source, in this folder.
+        macros: what it is specialised by.
+        kind: the structure of its kernels' arguments.
+        device: where it runs.
+        parts: fields of the arguments, for all launches.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        macros: Macros,
+        kind: type[ctypes.Structure],
+        device: torch.device,
+        **parts: Any,
+    ) -> None:
+        self.module, self.kind, self.block = _module(file, macros, device), kind, kind()
+        _fill(self.block, parts)
+
+    def __call__(self, name: str, grid: Grid, threads: int, **parts: Any) -> None:
+        """Queue a kernel on torch's current stream; the parts are more fields of its arguments."""
+        # A copy of its own: another thread may be launching the same.
+        block = self.kind.from_buffer_copy(self.block)
+        _fill(block, parts)
+        self.module.launch(name, grid, threads, block)
+
+
+def _fill(block: ctypes.Structure, parts: dict[str, Any]) -> None:
+    """Set fields: pointers are tensors' addresses, None is a null pointer."""
+    for name, part in parts.items():
+        setattr(block, name, part.data_ptr() if isinstance(part, Tensor) else part)
+
+
+@cache
+def _module(file: str, macros: Macros, device: torch.device) -> Module:
+    source = files(__package__).joinpath(file).read_text(encoding="utf-8")
+    return Module(source, dict(macros), device)
+
+
+def structure(pointers: str, doubles: str = "", ints: str = "") -> type[ctypes.Structure]:
+    """A C structure of these fields, in this order; they are null or 0 until set."""
+    kinds = ((pointers, ctypes.c_void_p), (doubles, ctypes.c_double), (ints, ctypes.c_int))
+    fields = [(name, kind) for names, kind in kinds for name in names.split()]
+    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
+
+
+@contextmanager
+def side_by_side(device: torch.device) -> Iterator[AbstractContextManager[Any]]:
+    """Two things at a time: gives a context that queues work on a second stream."""
+    side, main = _side_stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(main)
+    try:
+        yield torch.cuda.stream(side)
+    finally:  # also if memory runs out on the way: what runs beside still writes
+        main.wait_stream(side)
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
