@@ -50,6 +50,8 @@ def said(value: Any) -> str:
 
 def integer(what: str, value: Any, least: int, most: int = MOST) -> int:
     """Return `value` if it is a whole number from `least` to `most`."""
+    if type(value).__name__ == "SymInt":  # of a compiler that leaves it open: a look would fix it
+        return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{what} must be an integer, got {said(value)}")
     try:
@@ -113,14 +115,19 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 @contextmanager
-def fits(what: str) -> Iterator[None]:
-    """Where a user's numbers decide how much memory is taken: say so, if there is not that much."""
+def fits(what: str, *counts: int) -> Iterator[None]:
+    """Where a user's numbers decide how much memory is taken: say so, if there is not that much.
+
+    `counts` fill the braces of `what`, then and not before: those of a compiler are not known yet.
+    """
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error) or type(error).__name__ == "OutOfMemoryError":  # CUDA's stays
             raise
-        raise MemoryError(f"{what} does not fit into memory") from None
+        raise MemoryError(
+            f"{what.format(*counts) if counts else what} does not fit into memory"
+        ) from None
 
 
 def finite(what: str, values: Tensor) -> None:

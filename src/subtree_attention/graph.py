@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _check
 
@@ -102,6 +103,11 @@ class Graph:
         transition: str | None = "rw",
         self_loops: bool = False,
     ) -> None:
+        if torch.compiler.is_exporting():
+            raise TypeError(
+                "a Graph looks at the values of its edges, and while torch.export traces there are "
+                "none: make it before, or give the edge_index to the layer"
+            )
         if transition is not None:
             _check.known("transition", transition, TRANSITIONS)
         self_loops = _check.flag("self_loops", self_loops)
@@ -285,8 +291,9 @@ class Graph:
         that looked first."""
         name = _attribute(key)
         if name not in self.__dict__:
-            # Kept for later calls, which may train: not as tensors of an inference mode.
-            with torch.inference_mode(False):
+            # Kept for later calls, which may train and compute: not as tensors of an inference
+            # mode, nor as those without values that an export traces with.
+            with torch.inference_mode(False), _disable_current_modes():
                 self.__dict__[name] = make(self)
         return name
 
@@ -370,7 +377,7 @@ def _read_adjacency(
             coo = adjacency.to_sparse_coo().coalesce()
             row, col = coo.indices()
             return _from_matrix(row, col, coo.values(), coo.shape, edge_weight)
-        return _from_edge_index(adjacency, edge_weight)
+        return from_edge_index(adjacency, edge_weight)
     if hasattr(adjacency, "tocoo"):  # scipy.sparse, whose rows are sources
         _check_square(adjacency.shape)
         coo = adjacency.tocoo()
@@ -385,9 +392,10 @@ def _read_adjacency(
     )
 
 
-def _from_edge_index(
+def from_edge_index(
     edge_index: Tensor, edge_weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
+    """Sources [E], targets [E], weights [E] or None, and the number of nodes it implies."""
     _check.whole("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")
@@ -398,7 +406,8 @@ def _from_edge_index(
         edge_weight = edge_weight.to(edge_index.device)
     sizes = getattr(edge_index, "sparse_size", lambda: (None, None))()  # PyG's EdgeIndex
     known_sizes = [size for size in sizes if size is not None]
-    plain = edge_index.as_subclass(Tensor).long()
+    exporting = torch.compiler.is_exporting()  # then it is a stand-in, and must stay one
+    plain = (edge_index if exporting else edge_index.as_subclass(Tensor)).long()
     return plain[0], plain[1], edge_weight, max(known_sizes, default=None)
 
 

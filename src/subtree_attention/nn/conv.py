@@ -228,7 +228,10 @@ class STAConv(nn.Module):
             graph = self._graph = self._graph.to(x.device)
         else:
             transition = "rw" if self.transition == "auto" else self.transition
-            graph = Graph(adjacency, x.size(0), edge_weight, transition, self.self_loops)
+            how = adjacency, x.size(0), edge_weight, transition, self.self_loops
+            if torch.compiler.is_exporting():  # the edges come later
+                return ops.exported.TracedGraph(*how)
+            graph = Graph(*how)
             if self.cached:
                 self._graph = graph
         if graph.num_nodes != x.size(0):

@@ -48,7 +48,7 @@ def global_attention(
     query, key, value, squeeze = ops.check_heads(query, key, value)
     graphs = 1
     if batch is not None:
-        batch = check_batch(batch, len(value))
+        batch = check_batch(batch, value.size(0))
         graphs = count_graphs(batch, batch_size)
     with ops.full_precision(value):
         query, key, value, _ = ops.one_dtype(query, key, value, None)
@@ -62,7 +62,7 @@ def global_attention(
             out = recurrence.quotient(torch.einsum("nhd,hde->nhe", query, state), eps)
         else:
             own = recurrence.first_state(key, value)  # [N, H, d, c + 1]
-            with _check.fits(f"a batch of {graphs:,} graphs"):
+            with _check.fits("a batch of {:,} graphs", graphs):
                 state = own.new_zeros(graphs, *own.shape[1:])
             state = state.index_add(0, batch, own)
             out = recurrence.quotient(recurrence.read(query, state[batch]), eps)
@@ -100,6 +100,11 @@ def check_batch(batch: Tensor, num_nodes: int) -> Tensor:
 
 def count_graphs(batch: Tensor, batch_size: int | None = None) -> int:
     """The number of graphs in a batch; looks at its values only where that is not given."""
+    if batch_size is None and torch.compiler.is_exporting():
+        raise ValueError(
+            "batch needs batch_size, the number of graphs, while torch.export traces: its values "
+            "are not there to be counted"
+        )
     if batch_size is not None:
         _check.integer("batch_size", batch_size, 0)
         # On a GPU the host would wait for the answer.

@@ -78,6 +78,8 @@ def as_features(x: Any) -> Features:
         raise ValueError(f"x must have shape [N, channels], got {_check.shape(x)}")
     if x.layout == torch.strided:
         return x
+    if torch.compiler.is_exporting():
+        raise TypeError(f"torch.export takes dense features only, got {x.layout}: use x.to_dense()")
     if x.layout != torch.sparse_csr:
         raise ValueError(
             f"x must be dense or torch.sparse_csr, got {x.layout}: use x.to_sparse_csr()"

@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
 from ..graph import Graph
-from . import backends, library, recurrence, roots, softmax, walk
+from . import backends, exported, library, recurrence, roots, softmax, walk
 from .inputs import (
     check_eps,
     check_graph,
@@ -37,6 +37,7 @@ __all__ = [
     "check_heads",
     "check_on_graph",
     "check_state_bytes",
+    "exported",
     "full_precision",
     "is_watched",
     "map_features",
@@ -137,6 +138,9 @@ def attend(
         walk.check_states(states, value.device, value.dtype)
         if feature_maps.is_softmax(feature_map):
             return softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
+        if torch.compiler.is_exporting():
+            query, key = map_features(feature_map, query, key)
+            return exported.walk(query, key, value, hop_weights, graph, hops, eps)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""
         if feature_maps.is_elu(feature_map) and "elu" in backends.BACKENDS[chosen].maps:
             phi = "elu"

@@ -114,7 +114,7 @@ def attention_of_pairs(
         query, key = map_features(feature_map, query, key)
         softmax = feature_maps.is_softmax(feature_map)
         scores = pair_scores(query, key, root, node, softmax)
-        return shares(mass.to(scores), scores, eps, softmax, root, len(query))
+        return shares(mass.to(scores), scores, eps, softmax, root, query.size(0))
 
 
 def arrivals(graph: Graph, root: int, hop: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -40,6 +40,11 @@ def softmax_attention(
     eps: float,
 ) -> Tensor:
     """STA_0 .. STA_K with softmax similarity; shapes as in `walk.forward`."""
+    if torch.compiler.is_exporting():
+        raise ValueError(
+            "the exact softmax similarity cannot be exported: it forms powers of the transition "
+            "matrix outside torch. The feature map SoftmaxFeatures approximates it"
+        )
     levels = _levels(query, key, value, graph, hops, eps)
     if hop_weights is None:
         return torch.stack(list(levels))
