@@ -21,7 +21,7 @@ from subtree_attention.io import read_json
 SETTINGS = {
     "as it comes": {},
     "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
-    "one thread": {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"},
+    "one thread": {"OMP_NUM_THREADS": "1"},
 }
 
 

@@ -7,7 +7,6 @@ A backend is a kernel (`kernels/`) under a name. To add one: write the kernel, t
 from __future__ import annotations
 
 import os
-import warnings
 from typing import TypeAlias
 
 import torch
@@ -17,7 +16,7 @@ from .. import _check
 from ..graph import CSR, untraced
 from . import recurrence
 from .kernels import Kernel, cuda
-from .kernels.cpu import FORKED, NumbaKernel
+from .kernels.cpu import NumbaKernel
 from .kernels.cuda import CudaKernel
 from .kernels.cuda.schedule import Scheduled, scheduled
 from .kernels.plain import TorchKernel
@@ -39,10 +38,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype) -> str:
         name = os.environ.get("STA_BACKEND", "auto")
     _check.known("backend", name, ["auto", *BACKENDS])
     if isinstance(name, str) and name == "auto":
-        refusals = {name: kernel.refusal(device, dtype) for name, kernel in BACKENDS.items()}
-        if refusals["numba"] == FORKED:
-            warnings.warn(f"the torch backend computes here, on one thread: {FORKED}", stacklevel=2)
-        return next(name for name, refusal in refusals.items() if not refusal)
+        return next(name for name in BACKENDS if not BACKENDS[name].refusal(device, dtype))
     reason = BACKENDS[name].refusal(device, dtype)
     if reason:
         raise ValueError(f"backend '{name}' cannot run here: {reason}")

@@ -4,26 +4,32 @@
 
 A row of the state belongs to one thread from the gather to the read-out, so it is used while it is
 in cache, and every sum has a fixed order: the result does not depend on the number of threads.
-Each kernel is one parallel pass over the rows, one step of the walk with all that is done to a
-node's state on the way. Rows are handed out in small lots, so that a thread that finds its core
-taken does not hold up the others.
+Each kernel is one pass over the rows, one step of the walk with all that is done to a node's state
+on the way. Every thread calls it with a number of its own, `worker`; they share `counter` [1] and
+take rows from it in small lots, so that a thread that finds its core taken does not hold up the
+others.
 
 All arrays are flat: a view of a row costs more than the few numbers in it. `shape` is (H, e, d)
 with e = c + 1. Behind the flat arrays are states [N, H, e, d] (the sums over key channels are then
 contiguous), q and k [N, H, d], values and their gradients [N, H, c], read-outs [N, H, e], products
 [N, H], hop weights of one hop [H]. `hop` is a tuple: query, gradient of the level, eps, hop
 weights, room for read-outs and for dR, products, and the gradient of the query.
+
+Compiling is what the first call waits for, and what LLVM is given to read is most of it. So there
+is one loop for every number of channels, over vectors as wide as fit, and none for special sizes;
+and numbers are read and written by `get` and `store`: brackets would look for indices below 0.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange, types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from ._numba_vectors import (
-    HALF_BYTES,
-    LINE_BYTES,
+    get,
+    half,
+    line,
     load_half,
     load_line,
     multiply,
@@ -32,12 +38,14 @@ from ._numba_vectors import (
     store,
     sum_lanes,
     zeros_half,
+    zeros_line,
 )
 
 # FMA and vector sums are allowed, NaN and infinity stay what they are.
 _FASTMATH = {"contract", "reassoc", "nsz"}
-_parallel = njit(parallel=True, fastmath=_FASTMATH, cache=True, error_model="numpy", nogil=True)
-_inline = njit(fastmath=_FASTMATH, error_model="numpy", nogil=True, forceinline=True)
+_HOW = {"fastmath": _FASTMATH, "error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+_kernel = njit(cache=True, **_HOW)
+_inline = njit(forceinline=True, no_cpython_wrapper=True, **_HOW)
 
 LOT = 64
 """Rows that a thread takes at a time."""
@@ -46,7 +54,10 @@ SPAN = 256
 """Edges that are added up in the numbers' own precision. The spans of a longer row are added up in
 float64: one after the other in float32, the 100,000 neighbours of a hub lose four digits."""
 
-_AHEAD = 8
+_GROUP = 16
+"""Neighbours that are gone through for four lines of the sum before the next four lines."""
+
+_AHEAD = 16
 """Neighbours between the one that is added and the one that is fetched from memory."""
 
 
@@ -62,142 +73,167 @@ def _take(context, counter):
     return types.int64(counter), generate
 
 
+# ------------------------------------------------------------------------------------- the walk
+
+
 @_inline
 def _place(col, edge, width):
-    """Where the state of an edge's neighbour starts; of the last edge's, beyond the end."""
-    return np.int64(col[min(edge, col.size - 1)]) * width if col.size else 0
-
-
-@_inline
-def _for_size(do, size, *arguments):
-    """do(size, ...): for the usual numbers of key channels with loops of known length."""
-    if size == 8:
-        do(8, *arguments)
-    elif size == 16:
-        do(16, *arguments)
-    else:
-        do(size, *arguments)
+    """Where the state of an edge's neighbour starts."""
+    return np.int64(get(col, edge)) * width
 
 
 @_inline
 def _gather(rowptr, col, weight, state, row, width, out, to, totals, worker):
     """out[to:] = sum of the row's neighbours in `state` [N, width]; `totals` [workers, width]."""
-    start, stop = np.int64(rowptr[row]), np.int64(rowptr[row + 1])
+    start, stop = np.int64(get(rowptr, row)), np.int64(get(rowptr, row + 1))
     at = np.int64(worker) * width
-    for first in range(start, max(stop, start + 1), SPAN):
-        _gather_span(col, weight, state, first, min(first + SPAN, stop), width, out, to)
+    if start == stop:
+        for x in range(width):
+            store(out, to + x, 0)
+    for first in range(start, stop, SPAN):
+        last = min(first + SPAN, stop)
+        for edge in range(first, last, _GROUP):
+            end = min(edge + _GROUP, last)
+            _gather_group(col, weight, state, edge, end, width, edge > first, out, to)
         if stop - start > SPAN:
             for x in range(width):
-                totals[at + x] = out[to + x] + (totals[at + x] if first > start else 0)
+                before = get(totals, at + x) if first > start else 0.0
+                store(totals, at + x, before + get(out, to + x))
     if stop - start > SPAN:
         for x in range(width):
-            out[to + x] = totals[at + x]
+            store(out, to + x, get(totals, at + x))
 
 
 @_inline
-def _gather_span(col, weight, state, start, stop, width, out, to):
-    """out[to:] = sum of the neighbours at some edges, four at a time."""
-    lanes = LINE_BYTES // state.itemsize
-    whole, lead = width - width % lanes, (stop - start) % 4
-    a, b, c = (
-        _place(col, start, width),
-        _place(col, start + 1, width),
-        _place(col, start + 2, width),
-    )
-    if lead == 0:
-        for x in range(to, to + width):
-            out[x] = 0
-    elif lead == 1:
-        wa = weight[start]
-        for x in range(0, whole, lanes):
-            store(out, to + x, multiply(wa, load_line(state, a + x)))
-        for x in range(whole, width):
-            out[to + x] = wa * state[a + x]
-    elif lead == 2:
-        wa, wb = weight[start], weight[start + 1]
-        for x in range(0, whole, lanes):
-            total = multiply(wa, load_line(state, a + x))
-            store(out, to + x, multiply_add(wb, load_line(state, b + x), total))
-        for x in range(whole, width):
-            out[to + x] = wa * state[a + x] + wb * state[b + x]
-    else:
-        wa, wb, wc = weight[start], weight[start + 1], weight[start + 2]
-        for x in range(0, whole, lanes):
-            total = multiply(wa, load_line(state, a + x))
-            total = multiply_add(wb, load_line(state, b + x), total)
-            store(out, to + x, multiply_add(wc, load_line(state, c + x), total))
-        for x in range(whole, width):
-            out[to + x] = wa * state[a + x] + wb * state[b + x] + wc * state[c + x]
-    for edge in range(start + lead, stop, 4):
-        wa, wb, wc, wd = weight[edge], weight[edge + 1], weight[edge + 2], weight[edge + 3]
-        a, b = _place(col, edge, width), _place(col, edge + 1, width)
-        c, d = _place(col, edge + 2, width), _place(col, edge + 3, width)
-        later = edge + _AHEAD
-        next_a, next_b = _place(col, later, width), _place(col, later + 1, width)
-        next_c, next_d = _place(col, later + 2, width), _place(col, later + 3, width)
-        for x in range(0, whole, lanes):
-            prefetch(state, next_a + x)
-            prefetch(state, next_b + x)
-            prefetch(state, next_c + x)
-            prefetch(state, next_d + x)
-            total = multiply_add(wa, load_line(state, a + x), load_line(out, to + x))
-            total = multiply_add(wb, load_line(state, b + x), total)
-            total = multiply_add(wc, load_line(state, c + x), total)
-            store(out, to + x, multiply_add(wd, load_line(state, d + x), total))
-        for x in range(whole, width):
-            out[to + x] += wa * state[a + x] + wb * state[b + x]
-            out[to + x] += wc * state[c + x] + wd * state[d + x]
+def _gather_group(col, weight, state, start, stop, width, add, out, to):
+    """out[to:] (+)= sum of the neighbours at some edges, four lines at a time in registers."""
+    lanes = line(state)
+    fours, whole, final = width - width % (4 * lanes), width - width % lanes, col.size - 1
+    for x in range(0, fours, 4 * lanes):
+        y, z, u = x + lanes, x + 2 * lanes, x + 3 * lanes
+        a, b, c, d = zeros_line(state), zeros_line(state), zeros_line(state), zeros_line(state)
+        if add:
+            a, b = load_line(out, to + x), load_line(out, to + y)
+            c, d = load_line(out, to + z), load_line(out, to + u)
+        for edge in range(start, stop):
+            w, at = get(weight, edge), _place(col, edge, width)
+            then = _place(col, min(edge + _AHEAD, final), width)
+            prefetch(state, then + x)
+            prefetch(state, then + y)
+            prefetch(state, then + z)
+            prefetch(state, then + u)
+            a = multiply_add(w, load_line(state, at + x), a)
+            b = multiply_add(w, load_line(state, at + y), b)
+            c = multiply_add(w, load_line(state, at + z), c)
+            d = multiply_add(w, load_line(state, at + u), d)
+        store(out, to + x, a)
+        store(out, to + y, b)
+        store(out, to + z, c)
+        store(out, to + u, d)
+    for x in range(fours, whole, lanes):
+        a = load_line(out, to + x) if add else zeros_line(state)
+        for edge in range(start, stop):
+            prefetch(state, _place(col, min(edge + _AHEAD, final), width) + x)
+            a = multiply_add(get(weight, edge), load_line(state, _place(col, edge, width) + x), a)
+        store(out, to + x, a)
+    for x in range(whole, width):
+        total = get(out, to + x) if add else state.dtype.type(0)
+        for edge in range(start, stop):
+            total += get(weight, edge) * get(state, _place(col, edge, width) + x)
+        store(out, to + x, total)
+
+
+# ------------------------------------------------------- a vector [d] and the rows of a head [e, d]
 
 
 @_inline
-def _dot(a, i, b, j, size):
-    """sum a[i:] b[j:] over `size` numbers."""
-    lanes = HALF_BYTES // a.itemsize
-    whole = size - size % lanes
-    part = zeros_half(a)
-    for x in range(0, whole, lanes):
-        part = multiply_add(load_half(a, i + x), load_half(b, j + x), part)
-    total = sum_lanes(part)
-    for x in range(whole, size):
-        total += a[i + x] * b[j + x]
-    return total
-
-
-@_inline
-def _put_scaled(scale, a, i, size, add, out, to):
-    """out[to:] (+)= scale a[i:] over `size` numbers."""
-    lanes = HALF_BYTES // a.itemsize
-    whole = size - size % lanes
-    for x in range(0, whole, lanes):
+def _dots(a, i, rows, j, count, size, out, to):
+    """out[to:] = rows[j:] times a[i:]: [count, size] x [size] -> [count]."""
+    lanes, few = line(a), half(a)
+    x = 0
+    while x + lanes <= size:
+        part = load_line(a, i + x)
+        for e in range(count):
+            total = sum_lanes(multiply(part, load_line(rows, j + e * size + x)))
+            store(out, to + e, total + get(out, to + e) if x else total)
+        x += lanes
+    if x + few <= size:
         part = load_half(a, i + x)
-        before = load_half(out, to + x) if add else zeros_half(a)
-        store(out, to + x, multiply_add(scale, part, before))
-    for x in range(whole, size):
-        out[to + x] = scale * a[i + x] + (out[to + x] if add else 0)
+        for e in range(count):
+            total = sum_lanes(multiply(part, load_half(rows, j + e * size + x)))
+            store(out, to + e, total + get(out, to + e) if x else total)
+        x += few
+    while x < size:
+        part = get(a, i + x)
+        for e in range(count):
+            total = part * get(rows, j + e * size + x)
+            store(out, to + e, total + get(out, to + e) if x else total)
+        x += 1
 
 
 @_inline
-def _add_rows(scales, i, rows, j, count, size, out, to):
-    """out[to:] += sum of scales[i:] times rows[j:]: [count], [count, size] -> [size]."""
-    lanes = HALF_BYTES // rows.itemsize
-    whole = size - size % lanes
-    for x in range(0, whole, lanes):
+def _combine(scales, i, rows, j, count, size, out, to):
+    """out[to:] += scales[i:] times rows[j:]: [count] x [count, size] -> [size]."""
+    lanes, few = line(out), half(out)
+    x = 0
+    while x + lanes <= size:
+        total = load_line(out, to + x)
+        for e in range(count):
+            total = multiply_add(get(scales, i + e), load_line(rows, j + e * size + x), total)
+        store(out, to + x, total)
+        x += lanes
+    if x + few <= size:
         total = load_half(out, to + x)
         for e in range(count):
-            total = multiply_add(scales[i + e], load_half(rows, j + e * size + x), total)
+            total = multiply_add(get(scales, i + e), load_half(rows, j + e * size + x), total)
         store(out, to + x, total)
-    for e in range(count):
-        for x in range(whole, size):
-            out[to + x] += scales[i + e] * rows[j + e * size + x]
+        x += few
+    while x < size:
+        number = get(out, to + x)
+        for e in range(count):
+            number += get(scales, i + e) * get(rows, j + e * size + x)
+        store(out, to + x, number)
+        x += 1
 
 
 @_inline
-def _read(size, heads, width, query, state, row, slot, readout):
+def _outer(scales, i, a, j, count, size, add, rows, to):
+    """rows[to:] (+)= scales[i:] (x) a[j:]: [count] x [size] -> [count, size]."""
+    lanes, few = line(rows), half(rows)
+    x = 0
+    while x + lanes <= size:
+        part = load_line(a, j + x)
+        for e in range(count):
+            at = to + e * size + x
+            before = load_line(rows, at) if add else zeros_line(rows)
+            store(rows, at, multiply_add(get(scales, i + e), part, before))
+        x += lanes
+    if x + few <= size:
+        part = load_half(a, j + x)
+        for e in range(count):
+            at = to + e * size + x
+            before = load_half(rows, at) if add else zeros_half(rows)
+            store(rows, at, multiply_add(get(scales, i + e), part, before))
+        x += few
+    while x < size:
+        number = get(a, j + x)
+        for e in range(count):
+            at = to + e * size + x
+            product = get(scales, i + e) * number
+            store(rows, at, product + get(rows, at) if add else product)
+        x += 1
+
+
+# ------------------------------------------------------------------------ read-outs and quotients
+
+
+@_inline
+def _read(shape, query, state, row, slot, readout):
     """readout = q S of node `row`, whose state is at `slot`."""
+    heads, width, size = shape
     for h in range(heads):
-        q, to = (row * heads + h) * size, (row * heads + h) * width
-        for e in range(width):
-            readout[to + e] = _dot(query, q, state, ((slot * heads + h) * width + e) * size, size)
+        at, there = row * heads + h, slot * heads + h
+        _dots(query, at * size, state, there * width * size, width, size, readout, at * width)
 
 
 @_inline
@@ -211,201 +247,150 @@ def _put_level(heads, width, readout, eps, scale, row, add, out):
     """out (+)= scale * numerator / (denominator + eps) of node `row`."""
     for h in range(heads):
         r, o = (row * heads + h) * width, (row * heads + h) * (width - 1)
-        denominator = readout[r + width - 1] + eps
-        share = _share(scale[h], denominator)
+        denominator = get(readout, r + width - 1) + eps
+        share = _share(get(scale, h), denominator)
         overflows = np.isinf(share)  # which the level itself need not do
         for e in range(width - 1):
-            level = readout[r + e] * share
+            level = get(readout, r + e) * share
             if overflows:
-                level = scale[h] * (readout[r + e] / denominator)
-            out[o + e] = out[o + e] + level if add else level
+                level = get(scale, h) * (get(readout, r + e) / denominator)
+            store(out, o + e, get(out, o + e) + level if add else level)
 
 
 @_inline
-def _quotient_backward(heads, width, grad, readout, eps, scale, row, grad_readout, products):
+def _quotient_backward(heads, width, readout, row, hop):
     """dR of node `row` by the quotient rule for scale * grad, and products = <grad, level>."""
+    _, grad, eps, scale, _, grad_readout, products, _ = hop
     for h in range(heads):
         r, g = (row * heads + h) * width, (row * heads + h) * (width - 1)
-        share = _share(1, readout[r + width - 1] + eps)
+        share = _share(1, get(readout, r + width - 1) + eps)
         product = 0 * share
-        if (width - 1) * grad.itemsize < LINE_BYTES:
-            for e in range(width - 1):
-                product += grad[g + e] * (readout[r + e] * share)
-                grad_readout[r + e] = scale[h] * grad[g + e] * share
-        else:  # In one loop, whether the sum is vectorised, and so in which order it adds, would
-            # hang on where the arrays happen to lie.
-            for e in range(width - 1):
-                product += grad[g + e] * (readout[r + e] * share)
-            for e in range(width - 1):
-                grad_readout[r + e] = scale[h] * grad[g + e] * share
-        grad_readout[r + width - 1] = -scale[h] * product * share
-        products[row * heads + h] = product
-
-
-@_inline
-def _add_grad_query(size, heads, width, state, row, slot, grad_readout, grad_query):
-    """grad_query += S dR of node `row`, whose state is at `slot`."""
-    for h in range(heads):
-        s, r = (slot * heads + h) * width * size, (row * heads + h) * width
-        _add_rows(grad_readout, r, state, s, width, size, grad_query, (row * heads + h) * size)
-
-
-@_inline
-def _put_outer(size, heads, width, query, grad_readout, row, add, state):
-    """state (+)= q (x) dR of node `row`."""
-    for h in range(heads):
-        q = (row * heads + h) * size
-        for e in range(width):
-            at = (row * heads + h) * width + e
-            _put_scaled(grad_readout[at], query, q, size, add, state, at * size)
+        # Two loops: in one, whether the sum is vectorised, and so in which order it adds, would
+        # hang on where the arrays happen to lie.
+        for e in range(width - 1):
+            product += get(grad, g + e) * (get(readout, r + e) * share)
+        for e in range(width - 1):
+            store(grad_readout, r + e, get(scale, h) * get(grad, g + e) * share)
+        store(grad_readout, r + width - 1, -get(scale, h) * product * share)
+        store(products, row * heads + h, product)
 
 
 @_inline
 def _turn(shape, state, slot, row, hop):
     """dR of node `row` from its state at `slot`, and the hop's part of the query's gradient."""
     heads, width, size = shape
-    query, grad, eps, scale, readout, grad_readout, products, grad_query = hop
-    _for_size(_read, size, heads, width, query, state, row, slot, readout)
-    _quotient_backward(heads, width, grad, readout, eps, scale, row, grad_readout, products)
-    _for_size(_add_grad_query, size, heads, width, state, row, slot, grad_readout, grad_query)
+    query, _, _, _, readout, grad_readout, _, grad_query = hop
+    _read(shape, query, state, row, slot, readout)
+    _quotient_backward(heads, width, readout, row, hop)
+    for h in range(heads):
+        at, there = row * heads + h, (slot * heads + h) * width * size
+        _combine(grad_readout, at * width, state, there, width, size, grad_query, at * size)
 
 
 @_inline
-def _begin(size, heads, width, key, value, scale, row, state, out):
-    """state = k (x) [v | 1] and out = scale v of node `row`."""
-    channels = width - 1
-    for h in range(heads):
-        at = row * heads + h
-        for e in range(channels):
-            v = value[at * channels + e]
-            out[at * channels + e] = scale[h] * v
-            _put_scaled(v, key, at * size, size, False, state, (at * width + e) * size)
-        _put_scaled(1, key, at * size, size, False, state, (at * width + channels) * size)
+def _put_with_one(value, at, channels, ones, to):
+    """ones[to:] = [v | 1], of the head whose values are at `at`."""
+    for e in range(channels):
+        store(ones, to + e, get(value, at + e))
+    store(ones, to + channels, 1)
 
 
-@_inline
-def _home(
-    size, heads, width, state, key, value, grad, scale, row, slot, products, grad_key, grad_value
-):
-    """The gradients of key and value of node `row` from dS_0 at `slot`."""
-    channels = width - 1
-    for h in range(heads):
-        at, s = row * heads + h, (slot * heads + h) * width * size
-        k, v = at * size, at * channels
-        _put_scaled(1, state, s + channels * size, size, False, grad_key, k)
-        _add_rows(value, v, state, s, channels, size, grad_key, k)
-        product = 0 * scale[h]
-        for e in range(channels):
-            level = _dot(key, k, state, s + e * size, size)
-            grad_value[v + e] = level + scale[h] * grad[v + e]
-            product += grad[v + e] * value[v + e]
-        products[at] = product
+# -------------------------------------------------------------------------------------- kernels
 
 
-@_parallel
-def begin(workers, shape, key, value, scale, state, out):
-    """state = k (x) [v | 1], and hop 0 of the output: out = scale v."""
+@_kernel
+def begin(worker, counter, shape, key, value, scale, ones, state, out):
+    """state = k (x) [v | 1], and hop 0 of the output: out = scale v; `ones` [workers, e]."""
     heads, width, size = shape
-    nodes, counter = len(key) // (heads * size), np.zeros(1, np.int64)
-    for _ in prange(workers):
+    channels, nodes, room = width - 1, len(key) // (heads * size), worker * width
+    first = _take(counter)
+    while first < nodes:
+        for at in range(first * heads, min(first + LOT, nodes) * heads):
+            _put_with_one(value, at * channels, channels, ones, room)
+            _outer(ones, room, key, at * size, width, size, False, state, at * width * size)
+            for x in range(at * channels, (at + 1) * channels):
+                store(out, x, get(scale, at % heads) * get(value, x))
         first = _take(counter)
-        while first < nodes:
-            for row in range(first, min(first + LOT, nodes)):
-                _for_size(_begin, size, heads, width, key, value, scale, row, state, out)
-            first = _take(counter)
 
 
-@_parallel
+@_kernel
 def walk_and_read(
-    workers, shape, rowptr, col, weight, old, new, totals, query, eps, scale, add, readout, out
-):
+    worker, counter, shape, rowptr, col, weight, old, new, totals,
+    query, eps, scale, add, readout, out,
+):  # fmt: skip
     """new = A old, readout = q new, out (+)= the hop's level times scale."""
     heads, width, size = shape
-    nodes, total, counter = len(rowptr) - 1, heads * width * size, np.zeros(1, np.int64)
+    nodes, total = len(rowptr) - 1, heads * width * size
     each = len(new) == nodes * total  # room for the state of every row, or of one per thread
-    for worker in prange(workers):
+    first = _take(counter)
+    while first < nodes:
+        for row in range(first, min(first + LOT, nodes)):
+            slot = row if each else worker
+            _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
+            _read(shape, query, new, row, slot, readout)
+            _put_level(heads, width, readout, eps, scale, row, add, out)
         first = _take(counter)
-        while first < nodes:
-            for row in range(first, min(first + LOT, nodes)):
-                slot = row if each else np.int64(worker)
-                _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
-                _for_size(_read, size, heads, width, query, new, row, slot, readout)
-                _put_level(heads, width, readout, eps, scale, row, add, out)
-            first = _take(counter)
 
 
-@_parallel
-def walk_for_query(workers, shape, rowptr, col, weight, old, new, totals, hop):
+@_kernel
+def walk_for_query(worker, counter, shape, rowptr, col, weight, old, new, totals, hop):
     """new = A old, grad_query += new dR."""
-    nodes, total, counter = len(rowptr) - 1, shape[0] * shape[1] * shape[2], np.zeros(1, np.int64)
+    nodes, total = len(rowptr) - 1, shape[0] * shape[1] * shape[2]
     each = len(new) == nodes * total  # as in `walk_and_read`
-    for worker in prange(workers):
+    first = _take(counter)
+    while first < nodes:
+        for row in range(first, min(first + LOT, nodes)):
+            slot = row if each else worker
+            _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
+            _turn(shape, new, slot, row, hop)
         first = _take(counter)
-        while first < nodes:
-            for row in range(first, min(first + LOT, nodes)):
-                slot = row if each else np.int64(worker)
-                _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
-                _turn(shape, new, slot, row, hop)
-            first = _take(counter)
 
 
-@_parallel
-def last_gradient(workers, shape, kept, has_states, new, hop):
-    """new = q (x) dR, the gradient of the last state; `kept` as in `walk_back`."""
-    heads, width, size = shape
-    query, grad, eps, scale, _, grad_readout, products, _ = hop
-    nodes, counter = len(products) // heads, np.zeros(1, np.int64)
-    for _ in prange(workers):
-        first = _take(counter)
-        while first < nodes:
-            for row in range(first, min(first + LOT, nodes)):
-                if has_states:
-                    _turn(shape, kept, row, row, hop)
-                else:
-                    _quotient_backward(
-                        heads, width, grad, kept, eps, scale, row, grad_readout, products
-                    )
-                _for_size(_put_outer, size, heads, width, query, grad_readout, row, False, new)
-            first = _take(counter)
-
-
-@_parallel
-def walk_back(workers, shape, rowptr, col, weight, kept, has_states, old, new, totals, hop):
+@_kernel
+def walk_back(
+    worker, counter, shape, rowptr, col, weight, kept, has_states, old, new, totals, hop
+):  # fmt: skip
     """new = A^T old + q (x) dR; dR comes from what is kept of the hop, states or read-outs."""
     heads, width, size = shape
-    query, grad, eps, scale, _, grad_readout, products, _ = hop
-    nodes, total, counter = len(rowptr) - 1, heads * width * size, np.zeros(1, np.int64)
-    for worker in prange(workers):
-        first = _take(counter)
-        while first < nodes:
-            for row in range(first, min(first + LOT, nodes)):
-                if has_states:
-                    _turn(shape, kept, row, row, hop)
-                else:
-                    _quotient_backward(
-                        heads, width, grad, kept, eps, scale, row, grad_readout, products
-                    )
-                _gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
-                _for_size(_put_outer, size, heads, width, query, grad_readout, row, True, new)
-            first = _take(counter)
-
-
-@_parallel
-def walk_home(
-    workers, shape, rowptr, col, weight, old, new, totals,
-    key, value, grad, scale, products, grad_key, grad_value,
-):  # fmt: skip
-    """new = A^T old; grad_key = new [v | 1], grad_value = (k new)[:c] + scale grad of hop 0."""
-    heads, width, size = shape
-    nodes, total, counter = len(rowptr) - 1, heads * width * size, np.zeros(1, np.int64)
-    for worker in prange(workers):
-        first = _take(counter)
-        while first < nodes:
-            for row in range(first, min(first + LOT, nodes)):
-                slot = np.int64(worker)
-                _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
-                _for_size(
-                    _home, size, heads, width, new, key, value, grad, scale, row, slot, products,
-                    grad_key, grad_value,
+    nodes, total, query, grad_readout = len(rowptr) - 1, heads * width * size, hop[0], hop[5]
+    first = _take(counter)
+    while first < nodes:
+        for row in range(first, min(first + LOT, nodes)):
+            if has_states:
+                _turn(shape, kept, row, row, hop)
+            else:
+                _quotient_backward(heads, width, kept, row, hop)
+            _gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
+            for at in range(row * heads, (row + 1) * heads):
+                _outer(
+                    grad_readout, at * width, query, at * size, width, size, True,
+                    new, at * width * size,
                 )  # fmt: skip
-            first = _take(counter)
+        first = _take(counter)
+
+
+@_kernel
+def walk_home(
+    worker, counter, shape, rowptr, col, weight, old, new, totals,
+    key, value, grad, scale, ones, products, grad_key, grad_value,
+):  # fmt: skip
+    """new = A^T old; grad_key += new [v | 1], grad_value = (k new)[:c] + scale grad of hop 0."""
+    heads, width, size = shape
+    nodes, total, channels, room = len(rowptr) - 1, heads * width * size, width - 1, worker * width
+    first = _take(counter)
+    while first < nodes:
+        for row in range(first, min(first + LOT, nodes)):
+            _gather(rowptr, col, weight, old, row, total, new, worker * total, totals, worker)
+            for h in range(heads):
+                at, there = row * heads + h, (worker * heads + h) * width * size
+                v = at * channels
+                _put_with_one(value, v, channels, ones, room)
+                _combine(ones, room, new, there, width, size, grad_key, at * size)
+                _dots(key, at * size, new, there, channels, size, grad_value, v)
+                product = 0 * get(scale, h)
+                for e in range(v, v + channels):
+                    product += get(grad, e) * get(value, e)
+                for e in range(v, v + channels):
+                    store(grad_value, e, get(grad_value, e) + get(scale, h) * get(grad, e))
+                store(products, at, product)
+        first = _take(counter)

@@ -66,27 +66,63 @@ def _loader(count: int) -> Callable[..., Any]:
 load_line, load_half = _loader(LINE_BYTES), _loader(HALF_BYTES)
 
 
+def _counter(count: int) -> Callable[..., Any]:
+    """`numbers(array)`: how many of its numbers fill `count` bytes. LLVM takes the array's own
+    `itemsize` for a variable."""
+
+    @intrinsic
+    def numbers(context, array):
+        def generate(context, builder, signature, arguments):
+            return context.get_constant(types.intp, count * 8 // array.dtype.bitwidth)
+
+        return types.intp(array), generate
+
+    return numbers
+
+
+line, half = _counter(LINE_BYTES), _counter(HALF_BYTES)
+
+
 @intrinsic
-def store(context, array, index, vector):
-    """array[index:index + lanes] = vector."""
+def get(context, array, index):
+    """array[index], without a look at its sign."""
 
     def generate(context, builder, signature, arguments):
-        pointer = context.get_value_type(vector).as_pointer()
-        address = builder.bitcast(_address(context, builder, signature, arguments), pointer)
-        builder.store(arguments[2], address, align=array.dtype.bitwidth // 8)
+        return builder.load(_address(context, builder, signature, arguments))
+
+    return array.dtype(array, index), generate
+
+
+@intrinsic
+def store(context, array, index, given):
+    """array[index] = a number, or array[index:index + lanes] = a vector."""
+
+    def generate(context, builder, signature, arguments):
+        address, value = _address(context, builder, signature, arguments), arguments[2]
+        if isinstance(given, Vector):
+            address = builder.bitcast(address, context.get_value_type(given).as_pointer())
+        else:
+            value = context.cast(builder, value, given, array.dtype)
+        builder.store(value, address, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
-    return types.void(array, index, vector), generate
+    return types.void(array, index, given), generate
 
 
-@intrinsic
-def zeros_half(context, array):
-    """Zeros, as many as `load_half` takes from this array."""
+def _zeros(count: int) -> Callable[..., Any]:
+    """`zeros(array)`: a vector of `count` bytes for the numbers of this array."""
 
-    def generate(context, builder, signature, arguments):
-        return ir.Constant(context.get_value_type(signature.return_type), None)
+    @intrinsic
+    def zeros(context, array):
+        def generate(context, builder, signature, arguments):
+            return ir.Constant(context.get_value_type(signature.return_type), None)
 
-    return Vector(array.dtype, HALF_BYTES * 8 // array.dtype.bitwidth)(array), generate
+        return Vector(array.dtype, count * 8 // array.dtype.bitwidth)(array), generate
+
+    return zeros
+
+
+zeros_line, zeros_half = _zeros(LINE_BYTES), _zeros(HALF_BYTES)
 
 
 def _spread(context, builder, number, kind, vector):

@@ -7,22 +7,17 @@ code is kept on disk, so only the very first run compiles (`_numba_kernels.py`).
 from __future__ import annotations
 
 import math
-import os
-import sys
-import threading
 import weakref
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from . import Exchange, Kept, Kernel, Operands, Place, Sizes
+from . import Exchange, Kept, Kernel, Operands, Place, Sizes, workers
 
 KEPT_BYTES = 2**28
 """Training keeps the states if they take no more bytes than these; otherwise the read-outs."""
@@ -75,16 +70,6 @@ Matrix = tuple[np.ndarray, ...]
 """Row pointers, columns and weights."""
 
 
-FORKED = (
-    "this process was forked from one in which Numba's threads ran, which OpenMP does not survive: "
-    "start processes by 'spawn' or 'forkserver' (multiprocessing.get_context), or set "
-    "NUMBA_THREADING_LAYER=workqueue"
-)
-
-_TURN = threading.Lock()
-"""Numba's own layer of threads, `workqueue`, ends the process where two threads call at a time."""
-
-
 @cache
 def _numba_problem() -> str | None:
     """Why Numba cannot be used, if it cannot; asked when a CPU backend is first needed."""
@@ -93,31 +78,6 @@ def _numba_problem() -> str | None:
     except ImportError as error:
         return f"Numba cannot be imported ({error}): pip install 'subtree-attention[cpu]'"
     return None
-
-
-def threading_layer() -> str | None:
-    """What Numba's threads run on, if it has started any: `omp`, `tbb` or `workqueue`."""
-    numba = sys.modules.get("numba")
-    try:
-        return None if numba is None else numba.threading_layer()
-    except ValueError:
-        return None
-
-
-_is_fork = False  # of a process with threads that a fork does not survive
-
-
-def _after_fork() -> None:
-    """In the child: the parent's threads are gone, but OpenMP waits for them, in torch for ever."""
-    global _is_fork, _TURN
-    _TURN = threading.Lock()  # nobody is left to release the parent's
-    if layer := threading_layer():
-        torch.set_num_threads(1)
-        _is_fork = layer == "omp"
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def compiled() -> bool:
@@ -140,7 +100,7 @@ class NumbaKernel(Kernel):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in (torch.float32, torch.float64):
             return f"it computes in float32 or float64, not in {dtype}"
-        return FORKED if _is_fork else _numba_problem()
+        return _numba_problem()
 
     @staticmethod
     def matrix(tensors: Sequence[Tensor]) -> Matrix:
@@ -160,7 +120,9 @@ class NumbaKernel(Kernel):
 
     def __init__(self, operands: Operands, kept: Kept) -> None:
         super().__init__(operands, kept)
-        self.kernels, self.workers = _kernels()
+        from . import _numba_kernels
+
+        self.kernels, self.workers = _numba_kernels, torch.get_num_threads()
         value, weights = operands.value, operands.hop_weights
         self.dtype, self.nodes = value.numpy().dtype, len(value)
         self.shape = value.size(1), value.size(2) + 1, operands.key.size(2)
@@ -173,6 +135,7 @@ class NumbaKernel(Kernel):
         self.lanes = self._empty(self.workers, *self.shape)  # a node's state for each thread
         total = self.workers * math.prod(self.shape)  # the same, while a long row is added up
         self.totals = POOL.take((total,), np.dtype(np.float64)).numpy()
+        self.ones = self._empty(self.workers, self.shape[1])  # [v | 1] of a head for each thread
 
     def room(self) -> Tensor:
         return self._rows(self.nodes)
@@ -209,8 +172,8 @@ class NumbaKernel(Kernel):
         else:
             state, level = self._rows(len(key)), self._empty(value.numel())
             self._put_level_zero()
-        ends = *_arrays(key, value), self.scales[0], *_arrays(state), level
-        self._launch("begin", *ends)
+        ends = *_arrays(key, value), self.scales[0], self.ones, *_arrays(state), level
+        self._launch("begin", len(key), *ends)
         return state
 
     def _put_level_zero(self) -> None:
@@ -222,7 +185,7 @@ class NumbaKernel(Kernel):
         readouts = self.kept.readouts
         readout = self.readout if readouts is None else _arrays(readouts[hop - 1])[0]
         at_hop = self.query, self.eps, self.scales[hop], self.summed, readout, self.levels[hop]
-        self._launch("walk_and_read", *matrix, *_arrays(old), *self._into(new), *at_hop)
+        self._launch("walk_and_read", self.nodes, *matrix, *_arrays(old), *self._into(new), *at_hop)
         return new
 
     def finish(self) -> Tensor:
@@ -237,7 +200,7 @@ class NumbaKernel(Kernel):
         self.products = given.value.new_empty(given.hops + 1, *given.value.shape[:2])
         self.grads = (
             torch.zeros_like(given.query),
-            torch.empty_like(given.key),
+            torch.zeros_like(given.key),
             torch.empty_like(given.value),
         )
         self.grad_query, self.grad_key, self.grad_value = _arrays(*self.grads)
@@ -247,26 +210,29 @@ class NumbaKernel(Kernel):
         self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int
     ) -> Tensor | None:
         states = *_arrays(old), *self._into(new)
-        self._launch("walk_for_query", *matrix, *states, self._at(hop))
+        self._launch("walk_for_query", self.nodes, *matrix, *states, self._at(hop))
         return new
 
     def last_gradient(self, exchange: Exchange, place: Place) -> Tensor:
         hops, state = self.operands.hops, place(self.operands.hops)
-        if hops:
-            self._launch("last_gradient", *self._held(hops), *_arrays(state), self._at(hops))
+        if hops:  # a step back from nowhere: along no edge
+            starts, nobody = np.zeros(self.nodes + 1, np.int32), np.empty(0, np.int32)
+            no_edges = starts, nobody, np.empty(0, self.dtype)
+            self.step_back(no_edges, state, state, hops)
         else:
             state.zero_()
         return exchange(state)
 
     def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
         at_hop = *self._held(hop), *_arrays(old), *self._into(new), self._at(hop)
-        self._launch("walk_back", *transpose, *at_hop)
+        self._launch("walk_back", self.nodes, *transpose, *at_hop)
         return new
 
     def home(self, transpose: Matrix, old: Tensor) -> None:
         states, at_home = (*_arrays(old), *self._into(None)), (self.key, self.value, self.levels[0])
-        ends = self.scales[0], *_arrays(self.products[0]), self.grad_key, self.grad_value
-        self._launch("walk_home", *transpose, *states, *at_home, *ends)
+        rooms = self.ones, *_arrays(self.products[0])
+        ends = self.scales[0], *rooms, self.grad_key, self.grad_value
+        self._launch("walk_home", self.nodes, *transpose, *states, *at_home, *ends)
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         return *self.grads, self.products.sum(1) if self.summed else None
@@ -286,9 +252,11 @@ class NumbaKernel(Kernel):
 
     # ------------------------------------------------------------------------------- helpers
 
-    def _launch(self, kernel: str, *arguments: Any) -> None:
-        with _TURN if threading_layer() == "workqueue" else nullcontext():
-            getattr(self.kernels, kernel)(self.workers, self.shape, *arguments)
+    def _launch(self, kernel: str, rows: int, *arguments: Any) -> None:
+        """Run a kernel over so many rows, on as many threads as they are worth."""
+        kernels, counter = self.kernels, np.zeros(1, np.int64)
+        threads = min(self.workers, -(-rows // kernels.LOT)) or 1
+        workers.run(getattr(kernels, kernel), threads, counter, self.shape, *arguments)
 
     def _levels(self, out: Tensor) -> list[np.ndarray]:
         """The output of each hop, or its gradient."""
@@ -304,22 +272,6 @@ class NumbaKernel(Kernel):
     def _empty(self, *shape: int) -> np.ndarray:
         """Room for an array of that shape, flat."""
         return POOL.take((math.prod(shape),), self.dtype).numpy()
-
-
-def _kernels() -> tuple[ModuleType, int]:
-    """The compiled loops, and how many threads they use: as many as torch does."""
-    import numba
-
-    from . import _numba_kernels
-
-    ours, most = torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    threads = min(ours, most)
-    numba.set_num_threads(threads)
-    if (
-        torch.get_num_threads() != ours
-    ):  # Numba starts its threads by the OpenMP that torch uses too
-        torch.set_num_threads(ours)
-    return _numba_kernels, threads
 
 
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
