@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import warnings
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from torch_geometric.nn import SimpleConv
 from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
 
 from subtree_attention import Graph, subtree_attention
+from subtree_attention import graph as graph_module
+from subtree_attention.ops.kernels.cuda import schedule
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
@@ -412,3 +416,140 @@ def test_what_is_no_choice_of_nodes_is_refused(
 def test_nodes_may_be_a_list() -> None:
     graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
     assert graph.subgraph([1, 2]).num_edges == 1  # type: ignore[arg-type]
+
+
+class Distant(torch.Tensor):
+    """A tensor as on a GPU: whatever makes the host wait for its values is counted."""
+
+    asked: ClassVar[list[str]] = []
+    asks = ("cpu", "tolist", "item", "__int__", "__bool__", "nonzero", "masked_select", "unique")
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name, kwargs = function.__name__, kwargs or {}
+        if name in cls.asks and any(isinstance(each, Distant) for each in args):
+            cls.asked.append(name)
+        if name == "repeat_interleave" and kwargs.get("output_size") is None:
+            cls.asked.append(name)
+        if name in ("__getitem__", "__setitem__") and not isinstance(args[1], Distant):
+            places = args[1] if isinstance(args[1], tuple) else (args[1],)
+            assert not any(isinstance(place, torch.Tensor) for place in places)
+        elif name in ("__getitem__", "__setitem__") and args[1].dtype == torch.bool:
+            cls.asked.append(name)
+        result = super().__torch_function__(function, types, args, kwargs)
+        return result.as_subclass(torch.Tensor) if name == "cpu" else result
+
+
+@pytest.fixture
+def distant(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Graphs are built and scheduled as on a GPU; -> what the host was asked, as it comes."""
+    read = graph_module._read_adjacency
+
+    def read_far(*arguments):
+        edges, weight, implied = read(*arguments)
+        weight = None if weight is None else weight.as_subclass(Distant)
+        return edges.as_subclass(Distant), weight, implied
+
+    monkeypatch.setattr(graph_module, "_read_adjacency", read_far)
+    monkeypatch.setitem(graph_module.SURVEYS, "cpu", graph_module.SURVEYS["cuda"])
+    monkeypatch.setattr(Distant, "asked", [])
+    return Distant.asked
+
+
+def with_hubs() -> torch.Tensor:
+    """Edges of 200 nodes of which some send and some receive a lot, [2, 1500]."""
+    edges = torch.randint(0, 200, (2, 1500), generator=torch.Generator().manual_seed(0))
+    edges[0, :400] %= 3
+    edges[1, 300:900] %= 2
+    return edges
+
+
+def prepared(walked: Graph) -> list[torch.Tensor]:
+    """All that a GPU needs for training."""
+    parts = [*walked.matrix(), *walked.transpose()]
+    for transpose in (False, True):
+        parts += schedule.graph_schedule(walked, torch.float32, transpose)
+    return parts
+
+
+BUILDS = {
+    "rw": {},
+    "sym-loops": {"transition": "sym", "self_loops": True},
+    "mean-weighted-loops": {
+        "edge_weight": torch.rand(1500),
+        "transition": "mean",
+        "self_loops": True,
+    },
+    "weighted": {"edge_weight": torch.rand(1500), "transition": None},
+}
+
+
+@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS)
+def test_a_build_asks_a_device_once(options, distant):
+    got = prepared(Graph(with_hubs(), 200, **options))
+    assert distant == ["cpu"]
+    assert any(isinstance(tensor, Distant) for tensor in got)  # it was watched to the end
+
+
+@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS)
+def test_what_a_build_asks_on_the_way_changes_nothing(options, distant, monkeypatch):
+    got = prepared(Graph(with_hubs(), 200, **options))
+    monkeypatch.undo()  # then schedules ask for themselves
+    for one, other in zip(got, prepared(Graph(with_hubs(), 200, **options)), strict=True):
+        assert torch.equal(one.as_subclass(torch.Tensor), other)
+    assert got[-1].numel()  # there are hubs
+
+
+def test_a_build_that_counts_nodes_asks_once_more(distant):
+    prepared(Graph(with_hubs()))
+    assert distant == ["tolist", "cpu"]
+
+
+def test_an_empty_graph_is_built_as_on_a_gpu(distant):
+    empty = torch.empty(2, 0, dtype=torch.long)
+    for nodes in (0, 3):
+        assert Graph(empty, nodes, self_loops=True).num_edges == nodes
+        prepared(Graph(empty, nodes))
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("bad", [-1, -(2**62), 200, 2**40, 2**62])
+def test_no_index_is_used_before_it_is_checked(bad, self_loops, distant):
+    edges = with_hubs()
+    edges[:, 7] = bad
+    with pytest.raises(ValueError, match=r"negative index|has index|holds the index"):
+        Graph(edges, 200, torch.rand(1500), self_loops=self_loops)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@needs_gpu
+@pytest.mark.parametrize("options", BUILDS.values(), ids=BUILDS)
+def test_a_gpu_makes_the_host_wait_once_for_the_same_graph(options):
+    edges, there = with_hubs().cuda(), dict(options)
+    if "edge_weight" in there:
+        there["edge_weight"] = there["edge_weight"].cuda()
+    prepared(Graph(edges, 200, **there))  # so that modules are loaded
+    torch.cuda.synchronize()
+    with warnings.catch_warnings(record=True) as waits:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            got = prepared(Graph(edges, 200, **there))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert sum("synchronizing" in str(each.message) for each in waits) == 1
+    wanted = prepared(Graph(with_hubs(), 200, **options))
+    for one, other in zip(got, wanted, strict=True):  # sums of weights may round differently
+        assert torch.allclose(one.cpu().double(), other.double(), rtol=1e-6, atol=0)
+
+
+@needs_gpu
+@pytest.mark.parametrize("bad", [-1, 200, 2**62])
+def test_a_gpu_survives_a_wrong_index(bad):
+    edges = with_hubs()
+    edges[:, 7] = bad
+    with pytest.raises(ValueError, match=r"negative index|has index|holds the index"):
+        Graph(edges.cuda(), 200, self_loops=True)
+    assert torch.ones(2, device="cuda").sum() == 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _check
+from ._remembered import Remembered
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -71,6 +72,12 @@ class _Pattern(NamedTuple):
         """The row of each entry, [E]."""
         return csr_rows(self.rowptr, self.col.numel())
 
+    def first(self, entries: int) -> _Pattern:
+        """Without what comes after so many entries."""
+        dtype = index_dtype(self.rowptr.numel() - 1, entries)
+        weight = None if self.edge_weight is None else self.edge_weight[:entries]
+        return _Pattern(self.rowptr.to(dtype), self.col[:entries].to(dtype), weight)
+
 
 class Graph:
     r"""A graph and its transition matrix :math:`\hat A`, ready to be walked on.
@@ -112,14 +119,33 @@ class Graph:
             _check.known("transition", transition, TRANSITIONS)
         self_loops = _check.flag("self_loops", self_loops)
         with torch.inference_mode(False):  # a graph outlives the mode in which it was made
-            source, target, weight, implied = _read_adjacency(edge_index, edge_weight)
-            num_nodes = _count_nodes(source, target, num_nodes, implied)
-            check_weights(weight, transition)
+            edges, weight, implied = _read_adjacency(edge_index, edge_weight)
+            num_nodes = _count_nodes(edges, num_nodes, implied)
+            _check_constant(weight)
             with _check.fits(f"a graph of {num_nodes:,} nodes"):
-                if self_loops:
-                    source, target, weight = _add_self_loops(source, target, weight, num_nodes)
-                csr = _compressed(target, source, weight, num_nodes)
-                self._set(*csr, transition, self_loops)
+                given = edges, weight
+                walked = _with_self_loops(*given, num_nodes) if self_loops else given
+                self._set(*_compressed(*walked, num_nodes), transition, self_loops)
+                self._ask(edges, weight)
+
+    @classmethod
+    def of(
+        cls,
+        edge_index: Any,
+        num_nodes: int | None = None,
+        edge_weight: Tensor | None = None,
+        transition: str | None = "rw",
+        self_loops: bool = False,
+    ) -> Graph:
+        """The graph of these edges, built once: the same tensors get the same graph again.
+
+        It is remembered as long as `edge_index` and `edge_weight` live, and built anew after a
+        change in place that torch counts. A change through `.data` or NumPy, which share memory
+        behind torch's back, is not seen: make a new tensor then, or a :class:`Graph`. Tensors of an
+        inference mode and matrices are not remembered.
+        """
+        find = _find_uncompiled if torch.compiler.is_compiling() else _find
+        return find(cls, edge_index, num_nodes, edge_weight, transition, self_loops)
 
     @classmethod
     def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
@@ -159,26 +185,45 @@ class Graph:
             raise ValueError(f"col must have shape [E], got {_check.shape(col)}")
         if edge_weight is not None:
             _check_weight_shape(edge_weight, col.numel())
-        graph = object.__new__(cls)
+        graph, dtype = object.__new__(cls), index_dtype(rowptr.numel() - 1, col.numel())
         with torch.inference_mode(False):
-            graph._set(rowptr, col, edge_weight, transition, False)
+            receive = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight)
+            graph._set(receive, receive.rows(), transition, False)
         return graph
 
     def _set(
-        self,
-        rowptr: Tensor,
-        col: Tensor,
-        weight: Tensor | None,
-        transition: str | None,
-        self_loops: bool,
+        self, receive: _Pattern, rows: Tensor, transition: str | None, self_loops: bool
     ) -> None:
-        self.num_nodes, self.transition = rowptr.numel() - 1, transition
-        self.self_loops = bool(self_loops)
-        dtype = index_dtype(self.num_nodes, col.numel())
-        self._receive = _Pattern(rowptr.to(dtype), col.to(dtype), weight)
-        rowptr, col, order = transposed(self._receive.rowptr, self._receive.col, self.num_nodes)
-        self._send = _Pattern(rowptr, col, None if weight is None else weight[order])
-        self._source_scale, self._target_scale = self._scales()
+        """Of a matrix whose entries stand in these rows, [E]."""
+        self.num_nodes, self.transition = receive.rowptr.numel() - 1, transition
+        self.self_loops, weight = self_loops, receive.edge_weight
+        rowptr, col, order = _by_column(rows, receive.col, self.num_nodes)
+        self._receive = receive
+        self._send = _Pattern(
+            rowptr, col, None if weight is None else weight.index_select(0, order)
+        )
+
+    def _ask(self, edges: Tensor, weight: Tensor | None) -> None:
+        """Check the edges and weights of which this was made, and cut off what only filled up.
+
+        On a GPU the host waits for an answer, so it asks once, for all that it wants to know. Until
+        then nothing depends on the values being good ones: a sort takes any.
+        """
+        survey, nothing = SURVEYS.get(self.device.type), edges.new_empty(0)
+        questions = [
+            _ends(edges),
+            nothing if weight is None else _extremes(weight).view(torch.int64),
+            self._receive.rowptr[-1:],
+            nothing if survey is None else survey(self),
+        ]
+        sizes = [question.numel() for question in questions]
+        ends, extremes, num_edges, surveyed = torch.cat(questions).cpu().split(sizes)
+        _check_ends(ends.tolist(), self.num_nodes)
+        _check_extremes(extremes.view(torch.float64).tolist(), weight, self.transition)
+        self._receive = self._receive.first(num_edges.item())
+        self._send = self._send.first(self.num_edges)
+        if survey is not None:
+            self.__dict__[_attribute("survey")] = surveyed
 
     @property
     def num_edges(self) -> int:
@@ -192,16 +237,24 @@ class Graph:
     @property
     def edge_index(self) -> Tensor:
         """`[2, E]`: sources and targets, in the order of :meth:`matrix`'s entries."""
-        return torch.stack([self._receive.col.long(), self._receive.rows()])
+        return torch.stack([self._receive.col, self._receive.rows()]).long()
+
+    @property
+    def rowptrs(self) -> tuple[Tensor, Tensor]:
+        """`[N + 1]` each: the row pointers of :meth:`matrix` and of :meth:`transpose`."""
+        return self._receive.rowptr, self._send.rowptr
 
     def matrix(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A`, rows receive."""
         _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
-        return CSR(*self._receive[:2], self._entries(dtype)[0])
+        make = partial(_entries, dtype=dtype, transpose=False)
+        return CSR(*self._receive[:2], self.cached(("entries", dtype), make))
 
     def transpose(self, dtype: torch.dtype = torch.float32) -> CSR:
         r""":math:`\hat A^T`, rows send."""
-        return CSR(*self._send[:2], self._entries(dtype)[1])
+        _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
+        make = partial(_entries, dtype=dtype, transpose=True)
+        return CSR(*self._send[:2], self.cached(("entries back", dtype), make))
 
     def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         r""":math:`\hat A` as a dense [N, N] matrix, for definitions and tests."""
@@ -256,8 +309,9 @@ class Graph:
         weight = None if weight is None else weight[inside]
         part = object.__new__(Graph)
         with torch.inference_mode(False):
-            csr = _compressed(target[inside], source[inside], weight, nodes.numel())
-            part._set(*csr, self.transition, self.self_loops)
+            edges = torch.stack([source[inside], target[inside]])
+            receive, rows = _compressed(edges, weight, nodes.numel())
+            part._set(receive, rows, self.transition, self.self_loops)
         return part
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
@@ -273,8 +327,8 @@ class Graph:
         moved.self_loops = self.self_loops
         moved._receive = _Pattern(*map(move, self._receive))
         moved._send = _Pattern(*map(move, self._send))
-        moved._source_scale = move(self._source_scale)
-        moved._target_scale = move(self._target_scale)
+        # As they are: another device may add up in another order.
+        moved.__dict__[_attribute("scales")] = tuple(map(move, self._scales()))
         return moved
 
     def cached(self, key: Hashable, make: Callable[[Graph], T]) -> T:
@@ -309,17 +363,24 @@ class Graph:
 
     def _scales(self) -> tuple[Tensor | None, Tensor | None]:
         """What a transition multiplies an edge by: [N] by source, [N] by target, in float64."""
-        if self.transition == "rw":
-            return _inverse(_degree(self._send)), None
-        if self.transition == "mean":
-            return None, _inverse(_degree(self._receive))
-        if self.transition == "sym":
-            return _inverse(_degree(self._send)).sqrt(), _inverse(_degree(self._receive)).sqrt()
-        return None, None
+        return self.cached("scales", _scales)
 
-    def _entries(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The entries of the matrix and of its transpose, rounded once from float64."""
-        return self.cached(("entries", dtype), partial(_entries, dtype=dtype))
+
+SURVEYS: dict[str, Callable[[Graph], Tensor]] = {}
+"""By kind of device: integers [n] that kernels there want to know of a graph on the host. They are
+asked for with the rest when it is built, so that the host waits once, and cached as "survey"."""
+
+
+_GRAPHS: Remembered[Graph] = Remembered(most=8, most_tensors=1024)
+
+
+def _find(kind: type[Graph], edge_index: Any, num_nodes: Any, edge_weight: Any, *how: Any) -> Graph:
+    make = partial(kind, edge_index, num_nodes, edge_weight, *how)
+    return _GRAPHS(make, edge_index, edge_weight, (kind, num_nodes, how))
+
+
+_find_uncompiled = torch._disable_dynamo(_find)
+"""Outside of compiled code, which goes on after it: what a graph is depends on the edges."""
 
 
 @cache  # asked for in every call of the operator
@@ -348,24 +409,27 @@ def index_dtype(*sizes: int) -> torch.dtype:
 
 def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
     """The row of each entry of a CSR matrix, [E]; without E a GPU would make the host wait."""
-    counts = (rowptr[1:] - rowptr[:-1]).long()
-    return torch.repeat_interleave(counts, output_size=entries)
+    return torch.repeat_interleave(rowptr.diff(), output_size=entries)
 
 
 def transposed(rowptr: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Row pointers and columns of a CSR matrix's transpose, and where its entries stand there.
+    """Row pointers and columns of a CSR matrix's transpose, and where its entries stand there."""
+    return _by_column(csr_rows(rowptr, col.numel()), col, num_columns)
+
+
+def _by_column(rows: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`transposed`, of a matrix whose entries stand in these rows, [E].
 
     A stable sort: the columns of the transpose ascend, and parallel edges keep their order.
     """
     senders, order = torch.sort(col, stable=True)
-    rows = csr_rows(rowptr, col.numel())
-    return _pointers(senders, num_columns).to(rowptr.dtype), rows[order].to(col.dtype), order
+    return _pointers(senders, num_columns), rows.index_select(0, order), order
 
 
 def _read_adjacency(
     adjacency: Any, edge_weight: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
-    """Sources [E], targets [E], weights [E] or None, and the number of nodes it implies."""
+) -> tuple[Tensor, Tensor | None, int | None]:
+    """Sources and targets [2, E], weights [E] or None, and the number of nodes it implies."""
     if isinstance(adjacency, Graph):
         raise TypeError("this is a Graph already: pass it on as it is")
     if hasattr(adjacency, "coo") and hasattr(adjacency, "sparse_sizes"):  # SparseTensor
@@ -394,8 +458,8 @@ def _read_adjacency(
 
 def from_edge_index(
     edge_index: Tensor, edge_weight: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
-    """Sources [E], targets [E], weights [E] or None, and the number of nodes it implies."""
+) -> tuple[Tensor, Tensor | None, int | None]:
+    """Sources and targets [2, E], weights [E] or None, and the number of nodes it implies."""
     _check.whole("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")
@@ -408,12 +472,12 @@ def from_edge_index(
     known_sizes = [size for size in sizes if size is not None]
     exporting = torch.compiler.is_exporting()  # then it is a stand-in, and must stay one
     plain = (edge_index if exporting else edge_index.as_subclass(Tensor)).long()
-    return plain[0], plain[1], edge_weight, max(known_sizes, default=None)
+    return plain, edge_weight, max(known_sizes, default=None)
 
 
 def _from_matrix(
     row: Tensor, col: Tensor, values: Tensor | None, sizes: Any, edge_weight: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None, int | None]:
+) -> tuple[Tensor, Tensor | None, int | None]:
     """Edges of a square matrix whose rows receive."""
     if edge_weight is not None:
         raise ValueError("a sparse matrix brings its own weights: leave edge_weight out")
@@ -423,7 +487,7 @@ def _from_matrix(
         raise TypeError(f"the adjacency matrix must hold a real number for each edge, got {got}")
     if values is not None and not values.is_floating_point():
         values = values.double()
-    return col.long(), row.long(), values, int(sizes[0])
+    return torch.stack([col, row]).long(), values, int(sizes[0])
 
 
 def _check_square(sizes: Any) -> None:
@@ -440,35 +504,63 @@ def _check_weight_shape(weight: Any, num_edges: int) -> None:
         )
 
 
-def _count_nodes(source: Tensor, target: Tensor, num_nodes: int | None, implied: int | None) -> int:
-    low, high = 0, -1
-    if source.numel():  # one answer: on a GPU the host waits for each
-        ends = torch.stack([*source.aminmax(), *target.aminmax()]).tolist()
-        low, high = min(ends), max(ends)
+def _count_nodes(edges: Tensor, num_nodes: int | None, implied: int | None) -> int:
+    """As many as are given, which spares a GPU a question, or as the edges need."""
+    if num_nodes is None:
+        ends = _ends(edges).tolist()
+        _check_ends(ends, MOST_NODES)
+        return max(ends[1] + 1 if ends else 0, implied or 0)
+    _check.integer("num_nodes", num_nodes, 0, MOST_NODES)
+    if (implied or 0) > num_nodes:
+        raise ValueError(
+            f"num_nodes={num_nodes}, but the adjacency has a matrix of {implied} nodes"
+        )
+    return num_nodes
+
+
+def _ends(edges: Tensor) -> Tensor:
+    """The least and the greatest index, [2]; [0] without edges."""
+    return torch.stack(edges.aminmax()) if edges.numel() else edges.new_empty(0)
+
+
+def _check_ends(ends: list[int], num_nodes: int) -> None:
+    low, high = ends or (0, -1)
     if low < 0:
         raise ValueError(f"edge_index holds the negative index {low}")
     if high >= MOST_NODES:
         raise ValueError(f"edge_index holds the index {high}: at most {MOST_NODES:,} nodes")
-    if num_nodes is None:
-        return max(high + 1, implied or 0)
-    _check.integer("num_nodes", num_nodes, 0, MOST_NODES)
-    if high >= num_nodes or (implied or 0) > num_nodes:
-        found = f"index {high}" if high >= num_nodes else f"a matrix of {implied} nodes"
-        raise ValueError(f"num_nodes={num_nodes}, but the adjacency has {found}")
-    return num_nodes
+    if high >= num_nodes:
+        raise ValueError(f"num_nodes={num_nodes}, but the adjacency has index {high}")
 
 
 def check_weights(weight: Tensor | None, transition: str | None) -> None:
     """Refuse edge weights [E] whose transition matrix would not be finite, or negative."""
-    if weight is None or not weight.numel():
-        return
-    if weight.requires_grad:
+    if weight is not None:
+        _check_constant(weight)
+        _check_extremes(_extremes(weight).tolist(), weight, transition)
+
+
+def _check_constant(weight: Tensor | None) -> None:
+    if weight is not None and weight.requires_grad:
         raise ValueError(
             "edge weights are constants of the walk and get no gradient: pass edge_weight.detach()"
         )
+
+
+def _extremes(weight: Tensor) -> Tensor:
+    """What weights add up to in size, the smallest but 0, and the least: [3] float64, or [0]."""
+    if not weight.numel():
+        return weight.new_empty(0, dtype=torch.float64)
     size = weight.double().abs()
-    looks = size.sum(), size.where(size > 0, math.inf).min(), weight.min().double()
-    total, smallest, least = torch.stack(looks).tolist()  # one answer, as above
+    return torch.stack(
+        [size.sum(), size.where(size > 0, math.inf).min(), weight.min().double()],
+    )
+
+
+def _check_extremes(extremes: list[float], weight: Tensor | None, transition: str | None) -> None:
+    if weight is None or not extremes:
+        return
+    total, smallest, least = extremes
     if not total <= MOST_WEIGHT:
         _check.finite("edge_weight", weight)
         raise ValueError(
@@ -486,66 +578,78 @@ def check_weights(weight: Tensor | None, transition: str | None) -> None:
         )
 
 
-def _add_self_loops(
-    source: Tensor, target: Tensor, weight: Tensor | None, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Add a loop of weight 1 where there is none."""
-    has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=source.device)
-    has_loop[source[source == target]] = True
-    loops = (~has_loop).nonzero().flatten()
+def _with_self_loops(
+    edges: Tensor, weight: Tensor | None, num_nodes: int
+) -> tuple[Tensor, Tensor | None]:
+    """A loop of weight 1 more for each node: an edge of node N, which is none, where it has one.
+
+    Such edges are cut off later: how many they are is a question that a GPU is not asked alone.
+    """
+    source, target = edges
+    loops = source.where(source == target, num_nodes).clamp_(0, num_nodes)  # whatever is in it
+    has_loop = edges.new_zeros(num_nodes + 1, dtype=torch.bool).index_fill_(0, loops, True)
+    nodes = torch.arange(num_nodes, device=edges.device)
+    nodes = nodes.masked_fill_(has_loop[:-1], num_nodes)
     if weight is not None:
-        weight = torch.cat([weight, weight.new_ones(loops.numel())])
-    return torch.cat([source, loops]), torch.cat([target, loops]), weight
+        weight = torch.cat([weight, weight.new_ones(num_nodes)])
+    return torch.cat([edges, nodes.expand(2, -1)], dim=1), weight
 
 
-def _compressed(
-    row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Row pointers, columns, weights; the order is canonical, so equal graphs are equal."""
-    size = max(num_nodes, 1)
-    places, order = torch.sort(row * size + col, stable=True)
-    rowptr = _pointers(places, num_nodes, size)
-    return rowptr, places % size, None if weight is None else weight[order]
+def _compressed(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[_Pattern, Tensor]:
+    """Edges as a matrix whose rows receive, and the row of each entry.
+
+    The order is canonical, so equal graphs are equal.
+    """
+    source, target = edges
+    order = torch.add(source, target, alpha=max(num_nodes, 1)).argsort(stable=True)
+    dtype = index_dtype(num_nodes, order.numel())
+    col, rows = edges.index_select(1, order).to(dtype)
+    weight = None if weight is None else weight.index_select(0, order)
+    return _Pattern(_pointers(rows, num_nodes), col, weight), rows
 
 
-def _pointers(ascending: Tensor, num_rows: int, size: int = 1) -> Tensor:
-    """Where the entries of each row start, [rows + 1]; a row is `size` places."""
-    starts = torch.arange(num_rows + 1, dtype=ascending.dtype, device=ascending.device) * size
-    return torch.searchsorted(ascending, starts)
+def _pointers(ascending: Tensor, num_rows: int) -> Tensor:
+    """Where the entries of each row start, [rows + 1], of entries in ascending rows."""
+    rows = torch.arange(num_rows + 1, dtype=ascending.dtype, device=ascending.device)
+    return torch.searchsorted(ascending, rows, out_int32=ascending.dtype == torch.int32)
 
 
 def _degree(pattern: _Pattern) -> Tensor:
     """Weighted degree of each row, [N], in float64."""
     if pattern.edge_weight is None:
-        return (pattern.rowptr[1:] - pattern.rowptr[:-1]).double()
-    return torch.segment_reduce(
-        pattern.edge_weight.double(), "sum", offsets=pattern.rowptr.long(), initial=0.0
-    )
+        return pattern.rowptr.diff().double()
+    weight, offsets = pattern.edge_weight.double(), pattern.rowptr.long()
+    return torch.segment_reduce(weight, "sum", offsets=offsets, initial=0.0, unsafe=True)
 
 
 def _inverse(degree: Tensor) -> Tensor:
     """1 / degree, and 0 where the degree is 0: no edge, no division."""
-    return torch.where(degree > 0, 1 / degree, torch.zeros_like(degree))
+    return degree.reciprocal().masked_fill_(degree == 0, 0.0)
 
 
-def _entries(graph: Graph, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The entries of a graph's matrix and of its transpose, [E] each."""
-    source, target = graph._source_scale, graph._target_scale
-    receive, send = graph._receive, graph._send
-    return _scaled(receive, target, source).to(dtype), _scaled(send, source, target).to(dtype)
+def _scales(graph: Graph) -> tuple[Tensor | None, Tensor | None]:
+    if graph.transition == "rw":
+        return _inverse(_degree(graph._send)), None
+    if graph.transition == "mean":
+        return None, _inverse(_degree(graph._receive))
+    if graph.transition == "sym":
+        return _inverse(_degree(graph._send)).sqrt(), _inverse(_degree(graph._receive)).sqrt()
+    return None, None
 
 
-def _scaled(pattern: _Pattern, row_scale: Tensor | None, col_scale: Tensor | None) -> Tensor:
-    """Raw weights times the scales of their row and column, [E], in float64."""
-    if pattern.edge_weight is None:
-        weight = torch.ones(pattern.col.numel(), dtype=torch.float64, device=pattern.col.device)
-    else:
-        weight = pattern.edge_weight.double()
+def _entries(graph: Graph, dtype: torch.dtype, transpose: bool) -> Tensor:
+    """The entries of a graph's matrix or of its transpose, [E], rounded once from float64."""
+    pattern, (col_scale, row_scale) = graph._receive, graph._scales()
+    if transpose:
+        pattern, row_scale, col_scale = graph._send, col_scale, row_scale
+    factors = [] if pattern.edge_weight is None else [pattern.edge_weight.double()]
     if row_scale is not None:
-        weight = weight * row_scale[pattern.rows()]
+        factors.append(row_scale.index_select(0, pattern.rows()))
     if col_scale is not None:
-        weight = weight * col_scale[pattern.col.long()]
-    return weight
+        factors.append(col_scale.index_select(0, pattern.col))
+    if not factors:
+        return torch.ones(pattern.col.numel(), dtype=dtype, device=graph.device)
+    return reduce(torch.mul, factors).to(dtype)
 
 
 def _moved(tensor: Tensor | None, device: torch.device, non_blocking: bool) -> Tensor | None:

@@ -209,7 +209,7 @@ class STAConv(nn.Module):
         return project(x, self.heads, self.lin_query, self.lin_key, self.lin_value)
 
     def as_graph(self, adjacency: Any, edge_weight: Tensor | None, x: Features) -> Graph:
-        """The Graph to walk on: the one given, the cached one, or a new one."""
+        """The Graph to walk on: the one given, the cached one, or that of these tensors."""
         if isinstance(adjacency, Graph):
             graph = adjacency
             if edge_weight is not None:
@@ -231,7 +231,7 @@ class STAConv(nn.Module):
             how = adjacency, x.size(0), edge_weight, transition, self.self_loops
             if torch.compiler.is_exporting():  # the edges come later
                 return ops.exported.TracedGraph(*how)
-            graph = Graph(*how)
+            graph = Graph.of(*how)
             if self.cached:
                 self._graph = graph
         if graph.num_nodes != x.size(0):

@@ -53,7 +53,7 @@ class TracedGraph(Graph):
                 "torch.export takes an edge_index [2, E], or a Graph that the model holds, "
                 f"got {kind}"
             )
-        source, target, weight, _ = from_edge_index(edge_index, edge_weight)
+        (source, target), weight, _ = from_edge_index(edge_index, edge_weight)
         weight = torch.ones_like(source) if weight is None else weight.detach()
         self.num_nodes, self.transition, self.self_loops = num_nodes, transition, self_loops
         self._edges = Edges(source, target, weight.double())

@@ -126,7 +126,7 @@ def _level(query: Tensor, key: Tensor, value: Tensor, power: CSR, eps: float) ->
     rows, out, start = csr_rows(power.rowptr, power.col.numel()), [], 0
     for stop in _blocks(counts, BLOCK_ENTRIES):
         entries = slice(int(power.rowptr[start]), int(power.rowptr[stop]))
-        block = (rows[entries] - start, power.col[entries].long(), power.weight[entries])
+        block = (rows[entries].long() - start, power.col[entries].long(), power.weight[entries])
         # Recomputed in the backward pass: what is gathered for one block is never kept.
         args = (query[start:stop], key, value, *block, eps)
         out.append(checkpoint(_attend, *args, use_reentrant=False))

@@ -1,0 +1,128 @@
+"""What was made of tensors, found again when the same tensors come back unchanged.
+
+The same: the same object, and as often changed in place as torch has counted. It is remembered as
+long as the tensors live, and keeps neither alive.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class _Made(NamedTuple, Generic[T]):
+    """A thing, and the second tensor that it was made of, if there was one."""
+
+    second: weakref.ref[Tensor] | None
+    thing: T
+
+
+class _Things(NamedTuple, Generic[T]):
+    """All that was made of a tensor as it is in this version."""
+
+    tensor: weakref.ref[Tensor]
+    version: Hashable
+    made: dict[Hashable, _Made[T]]
+
+
+class Remembered(Generic[T]):
+    """Things made of one tensor or of two.
+
+    Threads may share it: a dictionary takes one thing at a time, and at worst a thing is made
+    twice.
+
+    Args:
+        most: how many things of a tensor are remembered at a time; the oldest goes first.
+        most_tensors: of how many tensors, so that a list of many small ones does not pile up.
+    """
+
+    def __init__(self, most: int, most_tensors: int) -> None:
+        self.most, self.most_tensors = most, most_tensors
+        self._things: dict[int, _Things[T]] = {}
+
+    def __len__(self) -> int:
+        """Of how many tensors something is remembered."""
+        return len(self._things)
+
+    def __call__(
+        self, make: Callable[[], T], tensor: Any, second: Any = None, key: Hashable = None
+    ) -> T:
+        """What was made of these tensors under this key, or else `make()`."""
+        version = _version(tensor)
+        if version is None or _is_watched():
+            return make()
+        if second is None:
+            place: Hashable = key
+        else:
+            second_version = _version(second)
+            if second_version is None:
+                return make()
+            place = id(second), second_version, key
+        things = self._things.get(id(tensor))
+        if things is not None and things.version == version and things.tensor() is tensor:
+            made = things.made.get(place)
+            if made is not None and (made.second is None or made.second() is second):
+                return made.thing
+        thing = make()
+        self._keep(thing, tensor, version, second, place)
+        return thing
+
+    def _keep(
+        self, thing: T, tensor: Tensor, version: Hashable, second: Tensor | None, place: Hashable
+    ) -> None:
+        things = self._things.get(id(tensor))
+        if things is None or things.version != version or things.tensor() is not tensor:
+            forget = partial(_forget, self._things, id(tensor))
+            things = _Things(weakref.ref(tensor, forget), version, {})
+            self._things[id(tensor)] = things
+            _cut(self._things, self.most_tensors)
+        reference = None
+        if second is not None:
+            reference = weakref.ref(second, partial(_forget, things.made, place))
+        things.made[place] = _Made(reference, thing)
+        _cut(things.made, self.most)
+
+
+def _forget(things: dict[Any, Any], place: Hashable, reference: weakref.ref[Tensor]) -> None:
+    """A tensor died. What came into its place after it, at the same address, stays."""
+    found = things.get(place)
+    if found is not None and found[0] is reference:
+        things.pop(place, None)
+
+
+def _cut(things: dict[Any, Any], most: int) -> None:
+    for oldest in list(things)[: max(len(things) - most, 0)]:
+        things.pop(oldest, None)
+
+
+def _version(tensor: Any) -> Hashable:
+    """How often it was changed in place; None of what cannot be known again by that.
+
+    That is: a tensor of an inference mode, which has no count; one that learns; a sparse matrix,
+    since the tensors that it was made of may be changed unseen; anything else.
+    """
+    if type(tensor) is Tensor:
+        unknown = tensor.is_inference() or tensor.requires_grad or tensor.layout != torch.strided
+        return None if unknown else tensor._version
+    if hasattr(tensor, "sparse_size") and type(getattr(tensor, "_data", None)) is Tensor:
+        plain = tensor._data  # of PyG's EdgeIndex, which counts changes through itself only
+        if tensor.is_inference() or plain.is_inference():
+            return None
+        return tensor._version, plain._version, tensor.sparse_size()
+    return None
+
+
+def _is_watched() -> bool:
+    """Whether tensors may stand for others: in a mode, under a transform or while tracing."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state() is not None
+    )
