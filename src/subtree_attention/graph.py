@@ -50,6 +50,15 @@ def untraced(function: T) -> T:
     return function
 
 
+@untraced
+def exporting() -> bool:
+    """Whether `torch.export` traces.
+
+    Asked outside of what is traced, since there torch 2.11 says so under `torch.compile` too.
+    """
+    return torch.compiler.is_exporting()
+
+
 class CSR(NamedTuple):
     """A sparse matrix in compressed rows.
 
@@ -110,7 +119,7 @@ class Graph:
         transition: str | None = "rw",
         self_loops: bool = False,
     ) -> None:
-        if torch.compiler.is_exporting():
+        if exporting():
             raise TypeError(
                 "a Graph looks at the values of its edges, and while torch.export traces there are "
                 "none: make it before, or give the edge_index to the layer"
@@ -470,8 +479,8 @@ def from_edge_index(
         edge_weight = edge_weight.to(edge_index.device)
     sizes = getattr(edge_index, "sparse_size", lambda: (None, None))()  # PyG's EdgeIndex
     known_sizes = [size for size in sizes if size is not None]
-    exporting = torch.compiler.is_exporting()  # then it is a stand-in, and must stay one
-    plain = (edge_index if exporting else edge_index.as_subclass(Tensor)).long()
+    # While an export traces it is a stand-in, and must stay one.
+    plain = (edge_index if exporting() else edge_index.as_subclass(Tensor)).long()
     return plain, edge_weight, max(known_sizes, default=None)
 
 

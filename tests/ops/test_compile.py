@@ -58,3 +58,20 @@ def test_what_a_graph_remembers_may_be_made_inside_compiled_code(device):
     x = torch.ones(3, device=device)
     compiled = torch.compile(derived, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x), derived(x))
+
+
+def test_compiled_code_calls_the_kernels():
+    """It is not taken for an export, which has to do without them."""
+    graph = EDGES["directed"].graph()
+    inputs, called = random_inputs(graph.num_nodes), []
+
+    def compiler(module, _):
+        called.extend(str(node.target) for node in module.graph.nodes)
+        return module.forward
+
+    def operator(query, key, value):
+        return subtree_attention(query, key, value, graph, 3)
+
+    torch.compile(operator, fullgraph=True, backend=compiler)(*inputs.all())
+    assert any("subtree_attention" in name for name in called)
+    assert not any("index_add" in name for name in called)

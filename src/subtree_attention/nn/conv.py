@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
-from ..graph import TRANSITIONS, Graph
+from ..graph import TRANSITIONS, Graph, exporting
 from .aggregation import HopAggregation
 from .aggregation import build as build_aggregation
 from .everywhere import GlobalAttention, check_batch
@@ -229,7 +229,7 @@ class STAConv(nn.Module):
         else:
             transition = "rw" if self.transition == "auto" else self.transition
             how = adjacency, x.size(0), edge_weight, transition, self.self_loops
-            if torch.compiler.is_exporting():  # the edges come later
+            if exporting():  # the edges come later
                 return ops.exported.TracedGraph(*how)
             graph = Graph.of(*how)
             if self.cached:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
+from ..graph import exporting
 from ..ops import recurrence
 from .heads import SumMix
 
@@ -100,7 +101,7 @@ def check_batch(batch: Tensor, num_nodes: int) -> Tensor:
 
 def count_graphs(batch: Tensor, batch_size: int | None = None) -> int:
     """The number of graphs in a batch; looks at its values only where that is not given."""
-    if batch_size is None and torch.compiler.is_exporting():
+    if batch_size is None and exporting():
         raise ValueError(
             "batch needs batch_size, the number of graphs, while torch.export traces: its values "
             "are not there to be counted"

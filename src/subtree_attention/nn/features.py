@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _check
-from ..graph import CSR, index_dtype, transposed
+from ..graph import CSR, exporting, index_dtype, transposed
 from ..ops import backends
 
 
@@ -78,7 +78,7 @@ def as_features(x: Any) -> Features:
         raise ValueError(f"x must have shape [N, channels], got {_check.shape(x)}")
     if x.layout == torch.strided:
         return x
-    if torch.compiler.is_exporting():
+    if exporting():
         raise TypeError(f"torch.export takes dense features only, got {x.layout}: use x.to_dense()")
     if x.layout != torch.sparse_csr:
         raise ValueError(

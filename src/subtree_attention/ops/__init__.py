@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
-from ..graph import Graph
+from ..graph import Graph, exporting
 from . import backends, exported, library, recurrence, roots, softmax, walk
 from .inputs import (
     check_eps,
@@ -138,7 +138,7 @@ def attend(
         walk.check_states(states, value.device, value.dtype)
         if feature_maps.is_softmax(feature_map):
             return softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
-        if torch.compiler.is_exporting():
+        if exporting():
             query, key = map_features(feature_map, query, key)
             return exported.walk(query, key, value, hop_weights, graph, hops, eps)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""

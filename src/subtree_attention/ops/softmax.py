@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..graph import CSR, Graph, csr_rows
+from ..graph import CSR, Graph, csr_rows, exporting
 from . import recurrence, roots
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def softmax_attention(
     eps: float,
 ) -> Tensor:
     """STA_0 .. STA_K with softmax similarity; shapes as in `walk.forward`."""
-    if torch.compiler.is_exporting():
+    if exporting():
         raise ValueError(
             "the exact softmax similarity cannot be exported: it forms powers of the transition "
             "matrix outside torch. The feature map SoftmaxFeatures approximates it"
