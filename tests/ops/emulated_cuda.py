@@ -8,8 +8,7 @@ from contextlib import nullcontext
 
 import torch
 
-from subtree_attention.ops.kernels import cuda
-from subtree_attention.ops.kernels.cuda import launch
+from subtree_attention.ops.kernels.cuda import launch, tape
 
 
 def emulate(monkeypatch, capturing: bool = False) -> list[str]:
@@ -30,7 +29,7 @@ def emulate(monkeypatch, capturing: bool = False) -> list[str]:
 
     monkeypatch.setattr(launch, "Bound", Bound)
     monkeypatch.setattr(launch, "side_by_side", lambda device: nullcontext(nullcontext()))
-    monkeypatch.setattr(cuda, "_capturing", lambda: capturing)
+    monkeypatch.setattr(tape, "capturing", lambda: capturing)
     return launched
 
 
@@ -120,6 +119,10 @@ def combine_backward(macros, *, ones, readouts, hop_weights, grad, **rest):
         rest["products"].copy_(product)
 
 
+def sum_products(macros, *, products, grad_weights, **rest):
+    grad_weights.copy_(products.sum(1))
+
+
 def _inverse(denominator):
     return torch.where(denominator != 0, 1 / denominator, 0)
 
@@ -131,4 +134,5 @@ KERNELS = {
     "unmap": unmap,
     "combine": combine,
     "combine_backward": combine_backward,
+    "sum_products": sum_products,
 }

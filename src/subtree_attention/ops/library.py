@@ -7,7 +7,8 @@ before and comes along as tensors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -50,18 +51,23 @@ Matrices: TypeAlias = tuple[Sequence[Tensor], Sequence[Tensor]]
 
 
 class Plan(NamedTuple):
-    """All that a call needs besides its inputs: the same for the same graph, shapes and options."""
+    """All that a call needs besides its inputs: the same for the same graph, shapes and options.
+
+    `forward` takes the inputs to the output and what is kept; `backward` takes the output's
+    gradient, what is kept, and the inputs to their gradients.
+    """
 
     options: Options
-    tensors: Matrices
-    matrix: walk.Walkable
-    transpose: walk.Walkable | None
+    matrices: Matrices
+    forward: Callable[..., Any]
+    backward: Callable[..., Any]
 
     @staticmethod
-    def of(options: Options, tensors: Matrices) -> Plan:
-        make, (matrix, transpose) = options.kernel.matrix, tensors
-        back = walk.Walkable(make(transpose)) if transpose else None
-        return Plan(options, tensors, walk.Walkable(make(matrix)), back)
+    def of(options: Options, matrices: Matrices, sizes: Sizes) -> Plan:
+        kernel, walkables = options.kernel, _walkables(options, matrices)
+        ways = partial(_forward, options, walkables), partial(_backward, options, walkables)
+        both = [*matrices[0], *matrices[1]]
+        return Plan(options, matrices, *(kernel.repeated(way, sizes, both) for way in ways))
 
 
 def run(
@@ -92,9 +98,10 @@ def run(
     plans = graph.cached("plans", _no_plans)
     place = options, training, key.shape, value.shape, value.dtype
     if place not in plans:
-        plans[place] = Plan.of(*_settle(graph, options, key, value, training))
+        settled = _settle(graph, options, key, value, training)
+        plans[place] = Plan.of(*settled, options.sizes(key, value))
     plan = plans[place]
-    return _Walk.apply(plan, *inputs) if training else _forward(inputs, plan)[0]
+    return _Walk.apply(plan, *inputs) if training else plan.forward(*inputs)[0]
 
 
 def _fill_their_memory(tensors: Sequence[Tensor]) -> bool:
@@ -121,21 +128,31 @@ def _settle(
     return options, kernel.matrices(graph, value.dtype, training)
 
 
-def _forward(inputs: Sequence[Tensor], plan: Plan) -> tuple[Tensor, Tensor]:
+def _walkables(options: Options, matrices: Matrices) -> list[walk.Walkable]:
+    """The matrix, and its transpose if there is one."""
+    return [walk.Walkable(options.kernel.matrix(tensors)) for tensors in matrices if tensors]
+
+
+def _forward(
+    options: Options, walkables: Sequence[walk.Walkable], *inputs: Tensor
+) -> tuple[Tensor, Tensor]:
     """The output, and what is kept."""
-    options = plan.options
-    how = plan.matrix, options.keep, options.state_bytes
-    return walk.forward(options.kernel, options.operands(inputs), *how)
+    operands, how = options.operands(inputs), (options.keep, options.state_bytes)
+    return walk.forward(options.kernel, operands, walkables[0], *how)
 
 
-def _backward(grad: Tensor, inputs: Sequence[Tensor], kept: Tensor, plan: Plan) -> list[Tensor]:
-    """Gradients of the inputs."""
-    options = plan.options
-    assert plan.transpose is not None  # the forward pass knew that this one would come
-    how = kept, plan.matrix, plan.transpose, options.keep, options.state_bytes
+def _backward(
+    options: Options,
+    walkables: Sequence[walk.Walkable],
+    grad: Tensor,
+    kept: Tensor,
+    *inputs: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Gradients of query, key, value and hop weights (None without weights)."""
+    operands, how = options.operands(inputs), (options.keep, options.state_bytes)
+    matrix, transpose = walkables
     with full_precision(grad):  # of the thread that runs the backward pass
-        grads = walk.backward(options.kernel, grad.contiguous(), options.operands(inputs), *how)
-    return [each for each in grads if each is not None]
+        return walk.backward(options.kernel, grad, operands, kept, matrix, transpose, *how)
 
 
 class _Walk(torch.autograd.Function):
@@ -143,7 +160,7 @@ class _Walk(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: Plan, *inputs: Tensor) -> Tensor:
-        out, kept = _forward(inputs, plan)
+        out, kept = plan.forward(*inputs)
         ctx.save_for_backward(kept, *inputs)
         ctx.set_materialize_grads(False)  # or autograd makes zeros where nothing reaches the output
         ctx.plan = plan
@@ -159,8 +176,8 @@ def _gradients(ctx: Any, grad: Tensor | None) -> Sequence[Tensor | None]:
     if grad is None:  # nothing reaches the output
         return [None] * len(inputs)
     if torch.is_grad_enabled() or is_watched(grad):
-        return backward(grad, inputs, kept, *ctx.plan.tensors, *ctx.plan.options)
-    return _backward(grad, inputs, kept, ctx.plan)
+        return backward(grad, inputs, kept, *ctx.plan.matrices, *ctx.plan.options)
+    return ctx.plan.backward(grad.contiguous(), kept, *inputs)[: len(inputs)]
 
 
 # ----------------------------------------------------------------------------------- custom ops
@@ -184,7 +201,7 @@ def forward(
     The transpose comes along for the backward pass.
     """
     options = Options(hops, eps, backend, states, state_bytes, phi, keep)
-    return _forward(inputs, Plan.of(options, (matrix, transpose)))
+    return _forward(options, _walkables(options, (matrix, transpose)), *inputs)
 
 
 @forward.register_fake
@@ -213,7 +230,9 @@ def backward(
 ) -> list[Tensor]:
     """`walk.backward`: gradients of the inputs."""
     options = Options(hops, eps, backend, states, state_bytes, phi, keep)
-    return _backward(grad, inputs, kept, Plan.of(options, (matrix, transpose)))
+    both = _walkables(options, (matrix, transpose))
+    grads = _backward(options, both, grad.contiguous(), kept, *inputs)
+    return [each for each in grads if each is not None]
 
 
 @backward.register_fake

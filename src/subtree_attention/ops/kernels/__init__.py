@@ -25,6 +25,10 @@ Place = Callable[[int], Any]
 """Room for the state of a hop."""
 
 
+Pass = Callable[..., Sequence[Tensor | None]]
+"""A walk forward or backward: from tensors to what it makes of them."""
+
+
 class Sizes(NamedTuple):
     """N nodes, H heads of d key channels and e = c + 1 columns, K hops; bytes of a number, and of a
     number in a state."""
@@ -143,6 +147,12 @@ class Kernel:
     def matrix(tensors: Sequence[Tensor]) -> Any:
         """A matrix of such tensors, as the steps take it."""
         return CSR(*tensors)
+
+    @staticmethod
+    def repeated(work: Pass, sizes: Sizes, matrices: Sequence[Tensor]) -> Pass:
+        """A pass that is done again and again, of tensors of the same sizes on the same matrices:
+        as it is, or made faster."""
+        return work
 
     @staticmethod
     def kept_hops(hops: int) -> range:

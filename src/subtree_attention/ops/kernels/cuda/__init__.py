@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from ....graph import Graph
-from .. import Exchange, Kept, Kernel, Operands, Place, Sizes
-from . import launch
+from .. import Exchange, Kept, Kernel, Operands, Pass, Place, Sizes
+from . import launch, tape
 from .compiler import nvrtc, raw_stream
 from .ends import Dots, Ends, aligned
 from .layout import Layout, lay_out, padded
@@ -112,6 +112,17 @@ class CudaKernel(Kernel):
         return Scheduled(*tensors)
 
     @staticmethod
+    def repeated(work: Pass, sizes: Sizes, matrices: Sequence[Tensor]) -> Pass:
+        """Written down once where the host takes longer than the kernels."""
+        parts = len(Scheduled._fields)
+        each = [Scheduled(*matrices[i : i + parts]) for i in range(0, len(matrices), parts)]
+        if fills_gpu(each[0].col.numel(), sizes.heads * sizes.channels, sizes.columns - 1):
+            return work
+        pieces = max(matrix.pieces.size(0) for matrix in each)
+        count, device = pieces * sizes.columns * sizes.heads, matrices[0].device
+        return tape.Repeated(work, lambda: [_counters(count, device)], matrices)
+
+    @staticmethod
     def kept_hops(hops: int) -> range:
         return range(2, hops)  # S_1 is made of the factors again, which costs little
 
@@ -192,7 +203,7 @@ class CudaKernel(Kernel):
         channels = self.query.size(1) * self.query.size(2)
         filling = fills_gpu(matrix.col.numel(), channels, self.width - 1)
         # Outside of a captured graph, small walks wait for the host, and a second stream costs it.
-        self.beside = bool(self.hops and self.query.numel()) and not filling and _capturing()
+        self.beside = bool(self.hops and self.query.numel()) and not filling and tape.capturing()
         device = self.query.device
         return launch.side_by_side(device) if self.beside else super().two_walks(matrix)
 
@@ -354,11 +365,6 @@ def product(matrix: Scheduled, dense: Tensor) -> Tensor:
     return out
 
 
-def _capturing() -> bool:
-    """Whether what is queued now becomes a part of a CUDA graph."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-
-
 _COUNTERS: dict[tuple[torch.device, int], Tensor] = {}
 
 
@@ -368,7 +374,7 @@ def _counters(count: int, device: torch.device) -> Tensor:
     Those of a stream are used again by its next kernel. A captured graph has its own, since it may
     run on any stream.
     """
-    if device.type != "cuda" or _capturing():
+    if device.type != "cuda" or tape.capturing():
         return torch.zeros(count, dtype=torch.int32, device=device)
     place = device, raw_stream(device.index)
     found = _COUNTERS.get(place)

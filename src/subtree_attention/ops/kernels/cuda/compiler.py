@@ -9,6 +9,7 @@ import ctypes
 import importlib.util
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,21 +95,27 @@ class Module:
 
     def launch(self, name: str, grid: Grid, threads: int, arguments: ctypes.Structure) -> None:
         """Queue a kernel on torch's current stream; its one parameter is a structure."""
-        if torch.cuda.current_device() == self.index:
-            self._launch(name, grid, threads, arguments)
-        else:  # the tensors' GPU need not be the current one
-            with torch.cuda.device(self.index):
-                self._launch(name, grid, threads, arguments)
+        with self.entered():
+            pointers = _POINTERS(ctypes.addressof(arguments))
+            queue(self.function(name), grid, threads, self.stream(), ctypes.addressof(pointers))
 
-    def _launch(self, name: str, grid: Grid, threads: int, arguments: ctypes.Structure) -> None:
+    def entered(self) -> AbstractContextManager[Any]:
+        """The module's device as the current one, in this thread."""
+        if (
+            torch.cuda.current_device() != self.index
+        ):  # the tensors' GPU need not be the current one
+            return torch.cuda.device(self.index)
         if self.index not in _entered():
             self._enter_context()
-        function = self.functions.get(name) or self._find(name)
-        pointers = _POINTERS(ctypes.addressof(arguments))
-        launch, stream = _launcher(), raw_stream(self.index)
-        failed = launch(function, *grid, threads, 1, 1, 0, stream, pointers, None)
-        if failed:
-            raise _problem(failed)
+        return nullcontext()
+
+    def stream(self) -> int:
+        """torch's current stream of the device."""
+        return raw_stream(self.index)
+
+    def function(self, name: str) -> int:
+        """The handle of a kernel."""
+        return self.functions.get(name) or self._find(name)
 
     def _find(self, name: str) -> int:
         function = ctypes.c_void_p()
@@ -154,6 +161,13 @@ def _launcher() -> Any:
     sizes, pointer = [ctypes.c_uint] * 7, ctypes.c_void_p
     kind = ctypes.CFUNCTYPE(ctypes.c_int, pointer, *sizes, pointer, pointer, pointer)
     return kind(("cuLaunchKernel", _driver()))
+
+
+def queue(function: int, grid: Grid, threads: int, stream: int, parameters: int) -> None:
+    """Launch a kernel; `parameters` is the address of the address of its argument."""
+    failed = _launcher()(function, *grid, threads, 1, 1, 0, stream, parameters, None)
+    if failed:
+        raise _problem(failed)
 
 
 def _call(name: str, *arguments: Any) -> None:

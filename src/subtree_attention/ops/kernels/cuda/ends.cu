@@ -22,7 +22,8 @@ struct Ends {
   const real* grad;         // of out
   real* grad_readouts;      // [K, N, H, PADDED]
   real* grad_value;         // [N, H, c], what hop 0 brings
-  real* products;           // [K + 1, N, H] = <grad, level>, for the gradient of the weights
+  real* products;           // [K + 1, N, H] = <grad, level>, and
+  real* grad_weights;       // [K + 1, H], their sums over nodes: the gradient of the weights
   const real* dot;          // [dot_planes, N, H, d], the gradient of phi in slices
   const real* phi;          // [N, H, d]
   real* grad_phi;           // [N, H, d], the gradient of what was mapped
@@ -140,4 +141,20 @@ extern "C" __global__ void combine_backward(const Ends a) {
     if (there && lane == 0) grad_readout[VALUES] = -weight * product * share;
   }
   if (there && lane == 0 && a.hop_weights) a.products[size_t(hop) * a.rows + row] = product;
+}
+
+// grad_weights: blockIdx.x is a head, blockIdx.y a hop.
+extern "C" __global__ void __launch_bounds__(256) sum_products(const Ends a) {
+  const size_t hop = blockIdx.y;
+  const int head = blockIdx.x, nodes = a.rows / HEADS;
+  const real* products = a.products + hop * a.rows + head;
+  __shared__ double sums[256];
+  double sum = 0;
+  for (int node = threadIdx.x; node < nodes; node += 256) sum += products[size_t(node) * HEADS];
+  sums[threadIdx.x] = sum;
+  for (int far = 128; far > 0; far /= 2) {
+    __syncthreads();
+    if (threadIdx.x < far) sums[threadIdx.x] += sums[threadIdx.x + far];
+  }
+  if (threadIdx.x == 0) a.grad_weights[hop * HEADS + head] = sums[0];
 }

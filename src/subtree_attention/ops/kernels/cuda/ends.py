@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2
 from typing import Any
@@ -16,7 +16,7 @@ from .layout import padded
 
 _ARGUMENTS = launch.structure(  # as in ends.cu
     pointers="query key value phi_query phi_key ones readouts hop_weights out grad grad_readouts "
-    "grad_value products dot phi grad_phi",
+    "grad_value products grad_weights dot phi grad_phi",
     doubles="eps",
     ints="hops first_hop rows query_row key_row value_row dot_planes",
 )
@@ -98,24 +98,26 @@ class Ends:
 
     def backward(self, grad: Tensor, readouts: Tensor) -> Gradients:
         """The quotient rule, for all hops."""
-        hops, like = readouts.size(0), self.ones
-        found = Gradients(
-            like.new_empty(hops, *like.shape),
-            like.new_empty(self.nodes, self.heads, self.values),
-            None if self.hop_weights is None else like.new_empty(hops + 1, *like.shape[:2]),
-        )
+        hops, like, weights = readouts.size(0), self.ones, self.hop_weights
+        grad_readouts = like.new_empty(hops, *like.shape)
+        grad_value = like.new_empty(self.nodes, self.heads, self.values)
+        products = None if weights is None else like.new_empty(hops + 1, *like.shape[:2])
         self._launch(
             "combine_backward",
             self.rows * self.group,
             hops + 1,
             readouts=readouts,
             grad=grad,
-            grad_readouts=found.readouts,
-            grad_value=found.value,
-            products=found.hop_weights,
+            grad_readouts=grad_readouts,
+            grad_value=grad_value,
+            products=products,
         )
-        products = found.hop_weights
-        return found if products is None else replace(found, hop_weights=products.sum(1))
+        if weights is None:
+            return Gradients(grad_readouts, grad_value, None)
+        grad_weights = like.new_empty(weights.shape)
+        parts = {"products": products, "grad_weights": grad_weights}
+        self.kernels("sum_products", (self.heads, hops + 1, 1), 256, **parts)
+        return Gradients(grad_readouts, grad_value, grad_weights)
 
     def unmap(self, dots: Dots, phi: Tensor) -> Tensor:
         """The gradient of what became `phi`, [N, H, d]; it takes the place of the planes."""

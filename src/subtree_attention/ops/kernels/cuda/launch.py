@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .compiler import Grid, Module
+from .tape import Launch, note
 
 Macros = tuple[tuple[str, str | int], ...]
 
@@ -49,6 +50,7 @@ class Bound:
         block = self.kind.from_buffer_copy(self.block)
         _fill(block, parts)
         self.module.launch(name, grid, threads, block)
+        note(Launch(self.module, name, grid, threads, block))
 
 
 def _fill(block: ctypes.Structure, parts: dict[str, Any]) -> None:
