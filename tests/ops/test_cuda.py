@@ -264,6 +264,27 @@ class TestOnAGPU:
         for other in others:
             assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
 
+    @pytest.mark.parametrize("hops", [0, 1, 3, 10, 20])
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_passes_that_are_played_again(self, hops, weighted):
+        """From the second call on, of tensors of the same shapes."""
+        walked = hub_graph()
+        for seed in range(3):
+            weights = hops if weighted else None
+            inputs = random_inputs(60, 4, weights, (16, 7), seed=seed).to("cuda")
+            assert_all_close(*both(inputs, walked, hops, "cuda"), FLOAT64_ERROR)
+            with torch.no_grad():
+                assert_all_close(*([o] for o in both_outputs(inputs, walked, hops)), FLOAT64_ERROR)
+
+    def test_two_outputs_wait_for_their_gradients(self):
+        """What a pass keeps is its own, also where the next is played before it is asked for."""
+        walked = hub_graph()
+        inputs = [random_inputs(60, 4, 5, (16, 7), seed=seed).to("cuda") for seed in range(4)]
+        outs = [both_outputs(each, walked, 5) for each in inputs]
+        for (out, wanted), each in zip(reversed(outs), reversed(inputs), strict=True):
+            got = output_and_gradients(out, each.all())
+            assert_all_close(got, output_and_gradients(wanted, each.all()), FLOAT64_ERROR)
+
     def test_two_streams_do_not_disturb_each_other(self):
         walked, hops = hub_graph(), 6
         inputs = [random_inputs(60, 4, hops, (16, 7), seed=s).to("cuda") for s in range(2)]

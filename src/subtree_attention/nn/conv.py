@@ -202,7 +202,7 @@ class STAConv(nn.Module):
     def hop_weights(self) -> Tensor | None:
         """How much each hop of each head counts, [K + 1, H]; None if AGGR is no weighted sum."""
         weights = self.aggregation.hop_weights()
-        return None if weights is None else weights * self.gate()
+        return None if weights is None else self.gate.weigh(weights)
 
     def project(self, x: Features) -> list[Tensor]:
         """Queries and keys [N, H, d], before the feature map, and values [N, H, c]."""

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import _check
+from .. import _check, ops
 from .linear import Linear
 from .parts import Part, keep_fixed
 
@@ -26,6 +26,10 @@ class HeadGate(Part):
     @abstractmethod
     def forward(self) -> Tensor: ...
 
+    def weigh(self, weights: Tensor) -> Tensor:
+        """What each hop of each head counts, of what hops count: [K + 1, 1 or H] -> [K + 1, H]."""
+        return weights * self()
+
 
 class SoftmaxGate(HeadGate):
     r"""The paper's gate: :math:`\mathrm{softmax}_h(g_k)` at hop k >= 1; hop 0 is not gated."""
@@ -38,8 +42,10 @@ class SoftmaxGate(HeadGate):
         nn.init.zeros_(self.logits)
 
     def forward(self) -> Tensor:
-        gate = torch.softmax(self.logits, dim=-1)
-        return torch.cat([gate.new_ones(1, self.heads), gate])
+        return self.weigh(self.logits.new_ones(self.hops + 1, 1))
+
+    def weigh(self, weights: Tensor) -> Tensor:
+        return ops.gated(weights, self.logits)
 
 
 class PlainGate(HeadGate):
@@ -116,7 +122,9 @@ class LinearMix(HeadMix):
         out = self.join(heads)
         if self.lin is None:
             return out
-        return self.lin(F.dropout(out, self.dropout, self.training).to(self.lin.weight.dtype))
+        if self.dropout and self.training:
+            out = F.dropout(out, self.dropout)
+        return self.lin(out.to(self.lin.weight.dtype))
 
 
 class SumMix(LinearMix):

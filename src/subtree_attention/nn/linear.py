@@ -83,7 +83,8 @@ class Linear(nn.Module):
             self._make(x.size(-1))
         self.check(x)
         if isinstance(x, Tensor):
-            x = F.dropout(x, self.dropout, self.training)
+            if self.dropout and self.training:
+                x = F.dropout(x, self.dropout)
             return F.linear(x, self.weight, self.bias)
         dropout = self.dropout if self.training else 0.0
         out = x.times(self.weight.t().contiguous(), dropout)
@@ -166,10 +167,11 @@ class _JointProduct(torch.autograd.Function):
 
 
 def _is_plain(lin: Any) -> bool:
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return (
-        type(lin) is Linear
-        and lin.in_channels != -1
-        and not lin.dropout
-        and not any(getattr(lin, name) for name in hooks)
+    return type(lin) is Linear and not (
+        lin.dropout
+        or lin.in_channels == -1
+        or lin._forward_hooks
+        or lin._forward_pre_hooks
+        or lin._backward_hooks
+        or lin._backward_pre_hooks
     )

@@ -14,6 +14,7 @@ from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
 from ..graph import Graph, exporting
 from . import backends, exported, library, recurrence, roots, softmax, walk
+from .gates import gated
 from .inputs import (
     check_eps,
     check_graph,
@@ -39,6 +40,7 @@ __all__ = [
     "check_state_bytes",
     "exported",
     "full_precision",
+    "gated",
     "is_watched",
     "map_features",
     "one_dtype",

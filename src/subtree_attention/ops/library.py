@@ -105,11 +105,15 @@ def run(
 
 
 def _fill_their_memory(tensors: Sequence[Tensor]) -> bool:
-    """Whether they are all that there is in the memory that they share."""
-    memory = tensors[0].untyped_storage()
-    return memory.nbytes() == sum(tensor.nbytes for tensor in tensors) and all(
-        tensor.untyped_storage().data_ptr() == memory.data_ptr() for tensor in tensors
-    )
+    """Whether they are parts of the rows of one tensor, which has nothing else in its rows."""
+    row = sum(tensor.size(1) * tensor.size(2) for tensor in tensors)
+    first, size = tensors[0], tensors[0].element_size()
+    start, place = first.data_ptr(), 0
+    for tensor in tensors:
+        if tensor.stride(0) != row or tensor.data_ptr() != start + place * size:
+            return False
+        place += tensor.size(1) * tensor.size(2)
+    return first.untyped_storage().nbytes() == len(first) * row * size
 
 
 def _no_plans(graph: Graph) -> dict[Any, Plan]:
