@@ -123,7 +123,7 @@ class LinearMix(HeadMix):
         if self.lin is None:
             return out
         if self.dropout and self.training:
-            out = F.dropout(out, self.dropout)
+            out = F.dropout(out, self.dropout, self.training)
         return self.lin(out.to(self.lin.weight.dtype))
 
 

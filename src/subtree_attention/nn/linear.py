@@ -84,7 +84,7 @@ class Linear(nn.Module):
         self.check(x)
         if isinstance(x, Tensor):
             if self.dropout and self.training:
-                x = F.dropout(x, self.dropout)
+                x = F.dropout(x, self.dropout, self.training)
             return F.linear(x, self.weight, self.bias)
         dropout = self.dropout if self.training else 0.0
         out = x.times(self.weight.t().contiguous(), dropout)
