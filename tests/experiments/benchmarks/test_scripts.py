@@ -13,7 +13,7 @@ TINY = {
     "pairs": ["digits", "--epochs", "2"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
-NAMES = [*TINY, "busy", "fidelity", "splits", "table1"]
+NAMES = [*TINY, "batches", "busy", "fidelity", "splits", "table1"]
 
 
 NEEDS = {"tables": "polars", "explore": "uvicorn"}
