@@ -468,7 +468,7 @@ def prepared(walked: Graph) -> list[torch.Tensor]:
     """All that a GPU needs for training."""
     parts = [*walked.matrix(), *walked.transpose()]
     for transpose in (False, True):
-        parts += schedule.graph_schedule(walked, torch.float32, transpose)
+        parts += schedule.graph_schedule(walked, transpose)
     return parts
 
 

@@ -17,19 +17,20 @@ from torch import Tensor
 T = TypeVar("T")
 
 
-class _Made(NamedTuple, Generic[T]):
+class _Made(NamedTuple):
     """A thing, and the second tensor that it was made of, if there was one."""
 
     second: weakref.ref[Tensor] | None
-    thing: T
+    version: Hashable
+    thing: Any
 
 
-class _Things(NamedTuple, Generic[T]):
+class _Things(NamedTuple):
     """All that was made of a tensor as it is in this version."""
 
     tensor: weakref.ref[Tensor]
     version: Hashable
-    made: dict[Hashable, _Made[T]]
+    made: dict[Hashable, _Made]
 
 
 class Remembered(Generic[T]):
@@ -45,7 +46,7 @@ class Remembered(Generic[T]):
 
     def __init__(self, most: int, most_tensors: int) -> None:
         self.most, self.most_tensors = most, most_tensors
-        self._things: dict[int, _Things[T]] = {}
+        self._things: dict[int, _Things] = {}
 
     def __len__(self) -> int:
         """Of how many tensors something is remembered."""
@@ -55,46 +56,56 @@ class Remembered(Generic[T]):
         self, make: Callable[[], T], tensor: Any, second: Any = None, key: Hashable = None
     ) -> T:
         """What was made of these tensors under this key, or else `make()`."""
-        version = _version(tensor)
-        if version is None or _is_watched():
+        version, second_version = _version(tensor), _version(second)
+        if version is None or (second_version is None and second is not None) or _is_watched():
             return make()
-        if second is None:
-            place: Hashable = key
-        else:
-            second_version = _version(second)
-            if second_version is None:
-                return make()
-            place = id(second), second_version, key
+        place = id(second), key
         things = self._things.get(id(tensor))
         if things is not None and things.version == version and things.tensor() is tensor:
             made = things.made.get(place)
-            if made is not None and (made.second is None or made.second() is second):
+            if made is not None and made.version == second_version and _is(made.second, second):
                 return made.thing
         thing = make()
-        self._keep(thing, tensor, version, second, place)
+        self._keep(thing, tensor, version, place, second, second_version)
         return thing
 
     def _keep(
-        self, thing: T, tensor: Tensor, version: Hashable, second: Tensor | None, place: Hashable
+        self,
+        thing: T,
+        tensor: Tensor,
+        version: Hashable,
+        place: Hashable,
+        second: Tensor | None,
+        second_version: Hashable,
     ) -> None:
-        things = self._things.get(id(tensor))
+        address = id(tensor)
+        things = self._things.get(address)
         if things is None or things.version != version or things.tensor() is not tensor:
-            forget = partial(_forget, self._things, id(tensor))
-            things = _Things(weakref.ref(tensor, forget), version, {})
-            self._things[id(tensor)] = things
+            reference = weakref.ref(tensor, partial(self._forget, address))
+            things = self._things[address] = _Things(reference, version, {})
             _cut(self._things, self.most_tensors)
-        reference = None
+        other = None
         if second is not None:
-            reference = weakref.ref(second, partial(_forget, things.made, place))
-        things.made[place] = _Made(reference, thing)
+            other = weakref.ref(second, partial(self._forget_one, address, place))
+        things.made[place] = _Made(other, second_version, thing)
         _cut(things.made, self.most)
 
+    # A tensor died. What came to the same place after it, stays.
 
-def _forget(things: dict[Any, Any], place: Hashable, reference: weakref.ref[Tensor]) -> None:
-    """A tensor died. What came into its place after it, at the same address, stays."""
-    found = things.get(place)
-    if found is not None and found[0] is reference:
-        things.pop(place, None)
+    def _forget(self, address: int, dead: weakref.ref[Tensor]) -> None:
+        things = self._things.get(address)
+        if things is not None and things.tensor is dead:
+            self._things.pop(address, None)
+
+    def _forget_one(self, address: int, place: Hashable, dead: weakref.ref[Tensor]) -> None:
+        things = self._things.get(address)
+        made = None if things is None else things.made.get(place)
+        if things is not None and made is not None and made.second is dead:
+            things.made.pop(place, None)
+
+
+def _is(reference: weakref.ref[Tensor] | None, tensor: Tensor | None) -> bool:
+    return (None if reference is None else reference()) is tensor
 
 
 def _cut(things: dict[Any, Any], most: int) -> None:

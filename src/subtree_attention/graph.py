@@ -229,8 +229,8 @@ class Graph:
         ends, extremes, num_edges, surveyed = torch.cat(questions).cpu().split(sizes)
         _check_ends(ends.tolist(), self.num_nodes)
         _check_extremes(extremes.view(torch.float64).tolist(), weight, self.transition)
-        self._receive = self._receive.first(num_edges.item())
-        self._send = self._send.first(self.num_edges)
+        if (entries := num_edges.item()) < self.num_edges:
+            self._receive, self._send = self._receive.first(entries), self._send.first(entries)
         if survey is not None:
             self.__dict__[_attribute("survey")] = surveyed
 

@@ -81,8 +81,10 @@ def test_a_change_of_weights_in_place_is_seen():
     edges, weight = ring(), torch.ones(NODES)
     before = Graph.of(edges, NODES, weight, None)
     assert Graph.of(edges, NODES, weight, None) is before
+    before = weakref.ref(before)
     weight.mul_(2)
     assert same(Graph.of(edges, NODES, weight, None), Graph(edges, NODES, weight, None))
+    assert before() is None  # the new one took its place
 
 
 def test_a_change_behind_the_back_of_torch_is_not_seen():
@@ -123,10 +125,20 @@ def test_memory_goes_with_either_tensor(who):
     entries = [weakref.ref(t) for t in made()._receive[:2]]
     gc.collect()
     assert made() is not None
-    del tensors[who]
-    gc.collect()
+    del tensors[who]  # at once, not when the garbage is collected
     assert made() is None
     assert all(entry() is None for entry in entries)
+
+
+def test_memory_goes_also_after_training():
+    """Whatever layers derived from the graph, they keep it with it."""
+    layer, edges = STAConv(4, 4, hops=2, heads=2), ring()
+    for _ in range(2):
+        layer(torch.randn(NODES, 4), edges).sum().backward()
+    made = weakref.ref(Graph.of(edges, NODES))
+    del edges
+    gc.collect()
+    assert made() is None
 
 
 def test_nothing_is_left_of_tensors_that_died():

@@ -100,11 +100,11 @@ class CudaKernel(Kernel):
 
     @staticmethod
     def matrices(graph: Graph, dtype: torch.dtype, both: bool) -> tuple[list[Tensor], list[Tensor]]:
-        make = partial(graph_schedule, dtype=dtype, transpose=False)
+        make = partial(graph_schedule, transpose=False)
         matrix = [*graph.matrix(dtype), *graph.cached("cuda schedule", make)]
         if not both:
             return matrix, []
-        make = partial(graph_schedule, dtype=dtype, transpose=True)
+        make = partial(graph_schedule, transpose=True)
         return matrix, [*graph.transpose(dtype), *graph.cached("cuda schedule back", make)]
 
     @staticmethod

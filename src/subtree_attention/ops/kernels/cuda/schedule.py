@@ -40,7 +40,7 @@ def scheduled(matrix: CSR) -> Scheduled:
     return Scheduled(*matrix, *share_out(matrix.rowptr, matrix.col.numel()))
 
 
-def graph_schedule(graph: Graph, dtype: torch.dtype, transpose: bool) -> tuple[Tensor, Tensor]:
+def graph_schedule(graph: Graph, transpose: bool) -> tuple[Tensor, Tensor]:
     """How the rows of a graph's matrix, or of its transpose, are shared out."""
     rows, longest = _graph_rows(graph).rows, graph.cached("survey", _survey).view(2, -1)
     rowptr, rows, longest = (each[int(transpose)] for each in (graph.rowptrs, rows, longest))
