@@ -182,7 +182,7 @@ def test_dropout_acts_on_the_heads_before_they_are_mixed(x, monkeypatch):
             calls.append((values.shape, p, training))
         return values
 
-    monkeypatch.setattr(nn.functional, "dropout", record)
+    monkeypatch.setattr("subtree_attention.nn.heads.drop", record)
     conv(x, EDGE)
     conv.eval()(x, EDGE)
     assert calls == [((NODES, 8), 0.25, True), ((NODES, 8), 0.25, False)]

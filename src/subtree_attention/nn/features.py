@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _check
 from ..graph import CSR, exporting, index_dtype, transposed
 from ..ops import backends
+from ..ops.dropout import drop
 
 
 class SparseFeatures:
@@ -47,7 +47,7 @@ class SparseFeatures:
         Zeros stay zero either way, so this is dropout on x.
         """
         values = self.matrix.weight.to(dense.dtype)  # autocast lets them differ
-        values = F.dropout(values, dropout, dropout > 0)
+        values = drop(values, dropout)
         matrix = self.matrix._replace(weight=values)
         if not torch.is_grad_enabled():
             return backends.product(matrix, dense)

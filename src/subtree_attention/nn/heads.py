@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import _check, ops
+from ..ops.dropout import drop
 from .linear import Linear
 from .parts import Part, keep_fixed
 
@@ -122,9 +122,7 @@ class LinearMix(HeadMix):
         out = self.join(heads)
         if self.lin is None:
             return out
-        if self.dropout and self.training:
-            out = F.dropout(out, self.dropout, self.training)
-        return self.lin(out.to(self.lin.weight.dtype))
+        return self.lin(drop(out, self.dropout, self.training).to(self.lin.weight.dtype))
 
 
 class SumMix(LinearMix):

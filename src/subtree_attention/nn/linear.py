@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from .. import _check, ops
+from ..ops.dropout import drop
 from .features import Features, as_features
 
 
@@ -83,8 +84,7 @@ class Linear(nn.Module):
             self._make(x.size(-1))
         self.check(x)
         if isinstance(x, Tensor):
-            if self.dropout and self.training:
-                x = F.dropout(x, self.dropout, self.training)
+            x = drop(x, self.dropout, self.training)
             return F.linear(x, self.weight, self.bias)
         dropout = self.dropout if self.training else 0.0
         out = x.times(self.weight.t().contiguous(), dropout)

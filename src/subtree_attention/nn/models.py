@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from .. import _check
 from ..graph import Graph
+from ..ops.dropout import drop
 from ..ops.kernels.cuda import fills_gpu
 from .conv import STAConv
 from .features import Features, as_features
@@ -91,7 +92,7 @@ class STAGNN(nn.Module):
 
     def hidden(self, x: Features) -> Tensor:
         """H = MLP(X): [N, in_channels] -> [N, hidden_channels]."""
-        return F.dropout(F.relu(self.lin(as_features(x))), self.dropout, self.training)
+        return drop(F.relu(self.lin(as_features(x))), self.dropout, self.training)
 
     def forward(
         self,

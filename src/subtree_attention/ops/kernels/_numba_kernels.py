@@ -50,9 +50,15 @@ _inline = njit(forceinline=True, no_cpython_wrapper=True, **_HOW)
 LOT = 64
 """Rows that a thread takes at a time."""
 
+DROP_LOT = 128 * LOT
+"""Numbers that a thread takes at a time where there are no rows."""
+
 SPAN = 256
 """Edges that are added up in the numbers' own precision. The spans of a longer row are added up in
 float64: one after the other in float32, the 100,000 neighbours of a hub lose four digits."""
+
+_DRAWS = 4
+"""Draws of 16 bits in 64."""
 
 _GROUP = 16
 """Neighbours that are gone through for four lines of the sum before the next four lines."""
@@ -296,6 +302,38 @@ def _put_with_one(value, at, channels, ones, to):
 
 
 # -------------------------------------------------------------------------------------- kernels
+
+
+@_inline
+def _random(seed, index):
+    """64 random bits, those of an index: SplitMix64, which needs none of those before."""
+    z = seed + np.uint64(index + 1) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@_inline
+def _drop(bits, draw, least, scale, x, at, out):
+    """out = scale x of one entry, or 0: by one of the draws in some bits."""
+    stays = (bits >> np.uint64(16 * draw)) & np.uint64(0xFFFF) >= least
+    store(out, at, scale * get(x, at) if stays else x.dtype.type(0))
+
+
+@_kernel
+def drop(worker, counter, seed, least, scale, x, out):
+    """out = scale x where 16 random bits of the entry are `least` or more, and 0 elsewhere."""
+    whole, lots = len(x) - len(x) % _DRAWS, DROP_LOT // LOT
+    first = _take(counter) * lots
+    while first < len(x):
+        for start in range(first, min(first + DROP_LOT, whole), _DRAWS):
+            bits = _random(seed, start)
+            for draw in range(_DRAWS):
+                _drop(bits, draw, least, scale, x, start + draw, out)
+        if first + DROP_LOT >= len(x):
+            for draw in range(len(x) - whole):
+                _drop(_random(seed, whole), draw, least, scale, x, whole + draw, out)
+        first = _take(counter) * lots
 
 
 @_kernel

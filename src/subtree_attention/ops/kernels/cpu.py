@@ -274,6 +274,19 @@ class NumbaKernel(Kernel):
         return POOL.take((math.prod(shape),), self.dtype).numpy()
 
 
+def dropped(x: Tensor, share: float, seed: int) -> Tensor:
+    """x where 16 random bits of an entry say that it stays, scaled up, and 0 elsewhere."""
+    from . import _numba_kernels as kernels
+
+    least = min(round(share * 2**16), 2**16 - 1)
+    (given,), out = _arrays(x), POOL.take(tuple(x.shape), x.detach().numpy().dtype)
+    scale = given.dtype.type(1 / (1 - least / 2**16))
+    threads = min(torch.get_num_threads(), -(-given.size // kernels.DROP_LOT)) or 1
+    how = np.zeros(1, np.int64), np.uint64(seed), np.uint64(least), scale
+    workers.run(kernels.drop, threads, *how, given, *_arrays(out))
+    return out
+
+
 def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
     """The tensors' memory, flat."""
     return tuple(tensor.detach().contiguous().numpy().reshape(-1) for tensor in tensors)
