@@ -98,7 +98,8 @@ class Graph:
         edge_index: `[2, E]` integer tensor, PyG `EdgeIndex`, `SparseTensor` or `torch.sparse`
             matrix (rows are targets, as PyG's `adj_t`), or scipy sparse matrix (rows are sources,
             as in PyG's `from_scipy_sparse_matrix`).
-        num_nodes: number of nodes; by default what the adjacency implies.
+        num_nodes: number of nodes; by default what the adjacency implies. On a GPU the host waits
+            for a build once, and once more to learn this number.
         edge_weight: `[E]` weights; not with a matrix, which brings its own. They are constants:
             no gradient flows into them.
         transition: `"rw"` (the paper's :math:`A D^{-1}`), `"sym"`, `"mean"`, or None, which takes
