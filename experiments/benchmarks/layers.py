@@ -76,8 +76,9 @@ def sta(hops: int, **options: Any) -> STAConv:
 def error(hops: int, states: str, x: Tensor, graph: Graph) -> float:
     """Of the output and of the gradients of x and of all weights, against float64."""
     found = []
-    for dtype, precision in ((x.dtype, states), (torch.float64, "full")):
-        layer = sta(hops, states=precision).to(x.device, dtype)
+    ways = (x.dtype, states, "auto"), (torch.float64, "full", "torch")
+    for dtype, precision, backend in ways:
+        layer = sta(hops, states=precision, backend=backend).to(x.device, dtype)
         own = x.detach().to(dtype).requires_grad_()
         out = layer(own, graph)
         out.backward(torch.ones_like(out))

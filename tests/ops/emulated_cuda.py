@@ -90,7 +90,8 @@ def unmap(macros, *, dot, dot_planes, phi, grad_phi, **rest):
     grad_phi.copy_(grad * phi.clamp(max=1) if macros["ELU"] else grad)
 
 
-def combine(macros, *, ones, readouts, hop_weights, out, eps, first_hop, **rest):
+def combine(macros, *, ones, readouts, hop_weights, out, eps, hops, first_hop, **rest):
+    assert hops == len(readouts)
     value = ones[..., : macros["WIDTH"] - 1]
     levels = readouts[..., :-1] * _inverse(readouts[..., -1:] + eps)
     if first_hop == 1:

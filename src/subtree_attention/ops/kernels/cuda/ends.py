@@ -133,9 +133,9 @@ class Ends:
         self._launch("unmap", phi.numel(), **parts)
         return grad
 
-    def _launch(self, name: str, entries: int, hops: int = 1, **parts: Any) -> None:
+    def _launch(self, name: str, entries: int, times: int = 1, **parts: Any) -> None:
         if entries:
-            self.kernels(name, (ceil(entries / 256), hops, 1), 256, **parts)
+            self.kernels(name, (ceil(entries / 256), times, 1), 256, **parts)
 
 
 def _group(values: int) -> int:
