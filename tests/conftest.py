@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from subtree_attention import graph
+
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: one thread each
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -42,6 +44,12 @@ def mirror() -> Path:
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What compiled code asks of graphs is not made for those of the next test."""
+    monkeypatch.setattr(graph, "_ASKED_BY_COMPILERS", {})
 
 
 Outcome = tuple[int, str, str]

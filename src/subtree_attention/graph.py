@@ -50,13 +50,19 @@ def untraced(function: T) -> T:
     return function
 
 
-@untraced
-def exporting() -> bool:
-    """Whether `torch.export` traces.
+def uncompiled(function: Callable[..., T], reason: str) -> Callable[..., T]:
+    """The function outside of compiled code, which goes on after it; `fullgraph` says the reason.
 
-    Asked outside of what is traced, since there torch 2.11 says so under `torch.compile` too.
+    As `torch.compiler.disable` does, which imports the compiler at once.
     """
-    return torch.compiler.is_exporting()
+    outside: Any = torch._disable_dynamo(function)
+    outside._torchdynamo_disable, outside._torchdynamo_disable_msg = True, reason
+    return outside
+
+
+def exporting() -> bool:
+    """Whether `torch.export` traces; `is_exporting()` of torch 2.11 says so of a compiler too."""
+    return torch.compiler._is_exporting_flag
 
 
 class CSR(NamedTuple):
@@ -127,7 +133,18 @@ class Graph:
             )
         if transition is not None:
             _check.known("transition", transition, TRANSITIONS)
-        self_loops = _check.flag("self_loops", self_loops)
+        how = edge_index, num_nodes, edge_weight, transition, _check.flag("self_loops", self_loops)
+        build = _build_uncompiled if torch.compiler.is_compiling() else Graph._build
+        build(self, *how)
+
+    def _build(
+        self,
+        edge_index: Any,
+        num_nodes: int | None,
+        edge_weight: Tensor | None,
+        transition: str | None,
+        self_loops: bool,
+    ) -> None:
         with torch.inference_mode(False):  # a graph outlives the mode in which it was made
             edges, weight, implied = _read_adjacency(edge_index, edge_weight)
             num_nodes = _count_nodes(edges, num_nodes, implied)
@@ -137,6 +154,7 @@ class Graph:
                 walked = _with_self_loops(*given, num_nodes) if self_loops else given
                 self._set(*_compressed(*walked, num_nodes), transition, self_loops)
                 self._ask(edges, weight)
+        self._make_what_compilers_ask()
 
     @classmethod
     def of(
@@ -199,6 +217,7 @@ class Graph:
         with torch.inference_mode(False):
             receive = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight)
             graph._set(receive, receive.rows(), transition, False)
+        graph._make_what_compilers_ask()
         return graph
 
     def _set(
@@ -322,6 +341,7 @@ class Graph:
             edges = torch.stack([source[inside], target[inside]])
             receive, rows = _compressed(edges, weight, nodes.numel())
             part._set(receive, rows, self.transition, self.self_loops)
+        part._make_what_compilers_ask()
         return part
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
@@ -339,6 +359,7 @@ class Graph:
         moved._send = _Pattern(*map(move, self._send))
         # As they are: another device may add up in another order.
         moved.__dict__[_attribute("scales")] = tuple(map(move, self._scales()))
+        moved._make_what_compilers_ask()
         return moved
 
     def cached(self, key: Hashable, make: Callable[[Graph], T]) -> T:
@@ -347,19 +368,35 @@ class Graph:
         It may ask the host, also where `torch.compile` meets it first. `make` is a function of a
         module, or a partial of one; the key says what it makes.
         """
-        return getattr(self, self._made(key, make))
+        return getattr(self, self._made(key, make, torch.compiler.is_compiling()))
 
     @untraced
-    def _made(self, key: Hashable, make: Callable[[Graph], Any]) -> str:
+    def _made(self, key: Hashable, make: Callable[[Graph], Any], compiling: bool) -> str:
         """The attribute in which it is kept: a dictionary would be to a compiler what it was when
         that looked first."""
         name = _attribute(key)
+        if compiling and not exporting():
+            _ASKED_BY_COMPILERS[self.device.type, name] = key, make
         if name not in self.__dict__:
             # Kept for later calls, which may train and compute: not as tensors of an inference
             # mode, nor as those without values that an export traces with.
             with torch.inference_mode(False), _disable_current_modes():
                 self.__dict__[name] = make(self)
         return name
+
+    def _make_what_compilers_ask(self) -> None:
+        """Make what compiled code asked of other graphs on such a device, at once.
+
+        Compiled code that finds something missing is compiled anew: with this for the first graph,
+        and not for each.
+        """
+        for (device, _), (key, make) in list(_ASKED_BY_COMPILERS.items()):
+            if device == self.device.type:
+                self.cached(key, make)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._make_what_compilers_ask()
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles leave out what can be computed again."""
@@ -389,8 +426,13 @@ def _find(kind: type[Graph], edge_index: Any, num_nodes: Any, edge_weight: Any, 
     return _GRAPHS(make, edge_index, edge_weight, (kind, num_nodes, how))
 
 
-_find_uncompiled = torch._disable_dynamo(_find)
-"""Outside of compiled code, which goes on after it: what a graph is depends on the edges."""
+_BEFORE = "a Graph is made of the values of its edges: make it before, and pass it as edge_index"
+_find_uncompiled = uncompiled(_find, _BEFORE)
+_build_uncompiled = uncompiled(Graph._build, _BEFORE)
+
+
+_ASKED_BY_COMPILERS: dict[tuple[str, str], tuple[Hashable, Callable[[Graph], Any]]] = {}
+"""Kind of device, attribute -> what compiled code asked `Graph.cached` for there."""
 
 
 @cache  # asked for in every call of the operator

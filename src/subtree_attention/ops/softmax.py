@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..graph import CSR, Graph, csr_rows, exporting
+from ..graph import CSR, Graph, csr_rows, exporting, uncompiled
 from . import recurrence, roots
 
 if TYPE_CHECKING:
@@ -45,6 +45,19 @@ def softmax_attention(
             "the exact softmax similarity cannot be exported: it forms powers of the transition "
             "matrix outside torch. The feature map SoftmaxFeatures approximates it"
         )
+    attend = _attention_uncompiled if torch.compiler.is_compiling() else _attention
+    return attend(query, key, value, hop_weights, graph, hops, eps)
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hop_weights: Tensor | None,
+    graph: Graph,
+    hops: int,
+    eps: float,
+) -> Tensor:
     levels = _levels(query, key, value, graph, hops, eps)
     if hop_weights is None:
         return torch.stack(list(levels))
@@ -52,6 +65,11 @@ def softmax_attention(
     for hop, level in enumerate(levels, start=1):
         out = out + level * hop_weights[hop, :, None]
     return out
+
+
+_attention_uncompiled = uncompiled(
+    _attention, "the exact softmax similarity forms powers of the transition matrix outside torch"
+)
 
 
 def _levels(
