@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 import torch
 
+from subtree_attention import ops
 from subtree_attention.ops.kernels.cuda import launch, tape
 
 
@@ -124,6 +125,19 @@ def sum_products(macros, *, products, grad_weights, **rest):
     grad_weights.copy_(products.sum(1))
 
 
+def gate(macros, *, ungated, logits, gated, columns, **rest):
+    assert columns == ungated.size(1)
+    gated.copy_(ops.gated(ungated, logits))
+
+
+def gate_backward(macros, *, ungated, logits, grad_weights, grad_ungated, grad_logits, **rest):
+    shares = torch.softmax(logits, dim=-1)
+    of_weights = torch.cat([grad_weights[:1], grad_weights[1:] * shares])
+    of_shares = grad_weights[1:] * ungated[1:]
+    grad_ungated.copy_(of_weights.sum_to_size(ungated.shape))
+    grad_logits.copy_(shares * (of_shares - (shares * of_shares).sum(-1, keepdim=True)))
+
+
 def _inverse(denominator):
     return torch.where(denominator != 0, 1 / denominator, 0)
 
@@ -136,4 +150,6 @@ KERNELS = {
     "combine": combine,
     "combine_backward": combine_backward,
     "sum_products": sum_products,
+    "gate": gate,
+    "gate_backward": gate_backward,
 }

@@ -1,36 +1,54 @@
-"""Hop weights of gated heads, by kernels of their own on a GPU."""
+"""Hop weights of gated heads, by torch and by kernels that do it themselves."""
 
 import pytest
 import torch
 
 from subtree_attention import ops
+from subtree_attention.ops import backends
+from tests.ops.cases import EDGES, assert_all_close, output_and_gradients, random_inputs
+from tests.ops.emulated_cuda import emulate
 
 
-@pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize(("hops", "heads"), [(0, 3), (1, 1), (3, 4), (200, 5)])
-def test_a_weight_times_a_share(hops, heads, each, device):
+def test_a_weight_times_a_share(hops, heads, device):
     random = torch.Generator().manual_seed(hops)
-    weights = torch.randn(hops + 1, heads if each else 1, generator=random).double().to(device)
+    weights = torch.randn(hops + 1, 1, generator=random).double().to(device)
     logits = (5 * torch.randn(hops, heads, generator=random)).double().to(device)
-    given = weights.requires_grad_(), logits.requires_grad_()
-    table = ops.gated(*given)
-    wanted = weights[1:] * torch.softmax(logits, dim=-1)
-    torch.testing.assert_close(table[1:], wanted)
-    torch.testing.assert_close(table[0], weights[0].expand(heads))
-    grad = torch.randn(table.shape, generator=random).double().to(device)
-    got = torch.autograd.grad(table, given, grad)
-    summed = torch.cat([weights[:1].expand(1, heads), wanted])
-    for one, right in zip(got, torch.autograd.grad(summed, given, grad), strict=True):
-        torch.testing.assert_close(one, right)
-
-
-def test_gradients_of_gradients_are_not_made_up(device):
-    weights = torch.ones(3, 1, device=device, requires_grad=True)
-    logits = torch.zeros(2, 4, device=device, requires_grad=True)
     table = ops.gated(weights, logits)
-    if device == "cpu":
-        (grad,) = torch.autograd.grad(table.square().sum(), weights, create_graph=True)
-        assert grad.requires_grad
-    else:
-        with pytest.raises(RuntimeError, match="double backward"):
-            torch.autograd.grad(table.square().sum(), weights, create_graph=True)
+    torch.testing.assert_close(table[1:], weights[1:] * torch.softmax(logits, dim=-1))
+    torch.testing.assert_close(table[0], weights[0].expand(heads))
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["for all heads", "for each head"])
+@pytest.mark.parametrize("bytes_of_states", [None, 10_000])
+@pytest.mark.parametrize("hops", [0, 1, 3, 40])
+def test_a_gate_of_the_operator(each, bytes_of_states, hops, backend, device):
+    check(each, bytes_of_states, hops, backend, device)
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["for all heads", "for each head"])
+@pytest.mark.parametrize("hops", [1, 3, 40])
+def test_a_gate_of_the_emulated_kernel(each, hops, monkeypatch):
+    emulate(monkeypatch)
+    monkeypatch.setattr(backends, "choose", lambda *ignored: "cuda")
+    check(each, None, hops, "cuda", "cpu")
+
+
+def check(each, bytes_of_states, hops, backend, device):
+    """Output and all gradients, with the gate given and with weights that are gated before."""
+    graph = EDGES["directed-weighted"].graph(device=device)
+    inputs = random_inputs(graph.num_nodes, 3).to(device)
+    random = torch.Generator().manual_seed(5)
+    weights = torch.randn(hops + 1, 3 if each else 1, generator=random).double().to(device)
+    logits = (3 * torch.randn(hops, 3, generator=random)).double().to(device)
+    given = [*inputs.all(), weights.requires_grad_(), logits.requires_grad_()]
+    how = "elu", 1e-6, backend, "full", bytes_of_states
+
+    def attend(weights, gate=None):
+        return ops.attend(*given[:3], graph, hops, weights, *how, gate)
+
+    assert_all_close(
+        output_and_gradients(attend(weights, logits), given),
+        output_and_gradients(attend(ops.gated(weights, logits)), given),
+        1e-12,
+    )

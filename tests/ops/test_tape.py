@@ -80,7 +80,11 @@ def work(left, right):
 
 
 def repeated(pass_=work, lasting=(LASTING,)):
-    return Repeated(pass_, lambda: [COUNTER], list(lasting))
+    """A pass that was done once: the next one is written down."""
+    again = Repeated(pass_, lambda: [COUNTER], list(lasting))
+    again(*some(99))
+    assert again.tape is None
+    return again
 
 
 def check(made, left, right):
@@ -118,6 +122,7 @@ def test_scratch_may_be_another_one_the_next_time(played):
     for counter in counters:
         current.append(counter)
         again(*some(0))
+    assert len(played) == 1
     assert [int(counter) for counter in counters] == [1, 1, 1]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph, exporting
+from . import one_node
 from .aggregation import HopAggregation
 from .aggregation import build as build_aggregation
 from .everywhere import GlobalAttention, check_batch
@@ -167,6 +168,10 @@ class STAConv(nn.Module):
             _check.integer("batch_size", batch_size, 0)
         if return_attention_weights is not None:
             _check.flag("return_attention_weights", return_attention_weights)
+        if type(self) is STAConv and self.beside is None and not return_attention_weights:
+            whole = one_node.run(self, x, graph) if isinstance(x, Tensor) else None
+            if whole is not None:
+                return whole
         query, key, value = self.project(x)
         beside = None
         if self.beside is not None:  # first, since gradients add up in the order of the calls
@@ -202,7 +207,7 @@ class STAConv(nn.Module):
     def hop_weights(self) -> Tensor | None:
         """How much each hop of each head counts, [K + 1, H]; None if AGGR is no weighted sum."""
         weights = self.aggregation.hop_weights()
-        return None if weights is None else self.gate.weigh(weights)
+        return None if weights is None else weights * self.gate()
 
     def project(self, x: Features) -> list[Tensor]:
         """Queries and keys [N, H, d], before the feature map, and values [N, H, c]."""
@@ -241,8 +246,10 @@ class STAConv(nn.Module):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""
         ops.check_on_graph("query", query, graph)
-        weights = self.hop_weights()
-        how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes
+        weights, gate = self.aggregation.hop_weights(), self.gate.as_softmax()
+        if gate is None or weights is None:
+            weights, gate = self.hop_weights(), None
+        how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate
         out = ops.attend(query, key, value, graph, self.hops, weights, *how)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 

@@ -26,9 +26,10 @@ class HeadGate(Part):
     @abstractmethod
     def forward(self) -> Tensor: ...
 
-    def weigh(self, weights: Tensor) -> Tensor:
-        """What each hop of each head counts, of what hops count: [K + 1, 1 or H] -> [K + 1, H]."""
-        return weights * self()
+    def as_softmax(self) -> Tensor | None:
+        """Logits [K, H], if this is their softmax over heads at hop k >= 1 and 1 at hop 0: kernels
+        can do that themselves."""
+        return None
 
 
 class SoftmaxGate(HeadGate):
@@ -42,10 +43,10 @@ class SoftmaxGate(HeadGate):
         nn.init.zeros_(self.logits)
 
     def forward(self) -> Tensor:
-        return self.weigh(self.logits.new_ones(self.hops + 1, 1))
+        return ops.gated(self.logits.new_ones(self.hops + 1, 1), self.logits)
 
-    def weigh(self, weights: Tensor) -> Tensor:
-        return ops.gated(weights, self.logits)
+    def as_softmax(self) -> Tensor | None:
+        return None if self._forward_hooks or self._forward_pre_hooks else self.logits
 
 
 class PlainGate(HeadGate):

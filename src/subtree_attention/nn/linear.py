@@ -123,7 +123,7 @@ def project(x: Features, heads: int, *lins: Any) -> list[Tensor]:
     and a bias (lazy, hooked, dropping, replaced by the user) are called one by one.
     """
     x = as_features(x)
-    if not isinstance(x, Tensor) or not all(map(_is_plain, lins)):
+    if not isinstance(x, Tensor) or not all(map(is_plain, lins)):
         return [lin(x).unflatten(-1, (heads, -1)) for lin in lins]
     lins[0].check(x)
     weights, biases = (
@@ -131,42 +131,50 @@ def project(x: Features, heads: int, *lins: Any) -> list[Tensor]:
         [lin.bias for lin in lins if lin.bias is not None],
     )
     if ops.is_watched(x) or torch.is_autocast_enabled(x.device.type):
-        return _joint_product(x, heads, weights, biases)
+        bias = torch.cat(biases) if biases else None
+        return joint_product(x, heads, torch.cat(weights), bias, [*map(len, weights)])
     return [*_JointProduct.apply(x, heads, len(lins), *weights, *biases)]
 
 
-def _joint_product(
-    x: Tensor, heads: int, weights: Sequence[Tensor], biases: Sequence[Tensor]
+def joint_product(
+    x: Tensor, heads: int, weight: Tensor, bias: Tensor | None, maps: Sequence[int]
 ) -> list[Tensor]:
-    """x W^T + b for each weight, all columns in one product, as parts of which they are given."""
-    out = F.linear(x, torch.cat([*weights]), torch.cat([*biases]) if biases else None)
-    parts = out.split([len(weight) for weight in weights], dim=-1)
+    """Several linear maps as one, `maps` of its columns each: [N, in] -> [N, H, .] for each."""
+    parts = F.linear(x, weight, bias).split(maps, dim=-1)
     return [part.unflatten(-1, (heads, -1)) for part in parts]
 
 
+def joint_gradients(
+    grads: Sequence[Tensor], x: Tensor, weight: Tensor, for_x: bool, with_bias: bool
+) -> tuple[Tensor | None, Sequence[Tensor], Sequence[Tensor]]:
+    """What `joint_product` gives back to x, to each weight and to each bias."""
+    sizes = [part.size(1) * part.size(2) for part in grads]
+    grad = torch.cat([part.flatten(1) for part in grads], dim=1)
+    grad_x = grad @ weight if for_x else None
+    return grad_x, (grad.t() @ x).split(sizes), grad.sum(0).split(sizes) if with_bias else ()
+
+
 class _JointProduct(torch.autograd.Function):
-    """`_joint_product` in one node: what torch would record of it costs more than the product."""
+    """`joint_product` in one node: what torch would record of it costs more than the product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, maps: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         weights, biases = tensors[:maps], tensors[maps:]
         ctx.save_for_backward(x, *weights)
         ctx.with_bias = bool(biases)
-        return tuple(_joint_product(x, heads, weights, biases))
+        bias = torch.cat(biases) if biases else None
+        return tuple(joint_product(x, heads, torch.cat(weights), bias, [*map(len, weights)]))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights = ctx.saved_tensors
-        sizes = [len(weight) for weight in weights]
-        grad = torch.cat([part.flatten(1) for part in grads], dim=1)
-        grad_x = grad @ torch.cat(weights) if ctx.needs_input_grad[0] else None
-        if not any(ctx.needs_input_grad[3:]):
-            return grad_x, *[None] * (len(ctx.needs_input_grad) - 1)
-        grad_biases = grad.sum(0).split(sizes) if ctx.with_bias else ()
-        return grad_x, None, None, *(grad.t() @ x).split(sizes), *grad_biases
+        how = torch.cat(weights), ctx.needs_input_grad[0], ctx.with_bias
+        grad_x, grad_weights, grad_biases = joint_gradients(grads, x, *how)
+        return grad_x, None, None, *grad_weights, *grad_biases
 
 
-def _is_plain(lin: Any) -> bool:
+def is_plain(lin: Any) -> bool:
+    """Whether a module is this linear map of a known size, and nothing else."""
     return type(lin) is Linear and not (
         lin.dropout
         or lin.in_channels == -1

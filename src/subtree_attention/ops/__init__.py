@@ -16,6 +16,7 @@ from ..graph import Graph, exporting
 from . import backends, exported, library, recurrence, roots, softmax, walk
 from .gates import gated
 from .inputs import (
+    FULL,
     check_eps,
     check_graph,
     check_heads,
@@ -30,6 +31,7 @@ from .inputs import (
 from .roots import arrivals
 
 __all__ = [
+    "FULL",
     "arrivals",
     "attend",
     "attention",
@@ -125,6 +127,7 @@ def attend(
     backend: str,
     states: str,
     state_bytes: int | None,
+    gate: Tensor | None = None,
 ) -> Tensor:
     """:func:`subtree_attention` of what is known to fit: a layer checks its settings once.
 
@@ -132,13 +135,17 @@ def attend(
         query: `[N, H, d]`, on the graph's nodes and device.
         key: `[N, H, d]`
         value: `[N, H, c]`
-        hop_weights: `[K + 1, H]` or None.
+        hop_weights: `[K + 1, H]` or None; with a gate also `[K + 1, 1]`.
+        gate: `[K, H]` logits: see :func:`gated`.
         graph, hops, feature_map, eps, backend, states, state_bytes: as there.
     """
     with full_precision(value):
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
+        gate = None if gate is None else gate.to(value.dtype)
         walk.check_states(states, value.device, value.dtype)
         if feature_maps.is_softmax(feature_map):
+            if hop_weights is not None and gate is not None:
+                hop_weights = gated(hop_weights, gate)
             return softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
         if exporting():
             query, key = map_features(feature_map, query, key)
@@ -148,7 +155,7 @@ def attend(
             phi = "elu"
         else:
             query, key = map_features(feature_map, query, key)
-        options = graph, hops, eps, chosen, states, state_bytes, phi
+        options = graph, hops, eps, chosen, states, state_bytes, phi, gate
         return library.run(query, key, value, hop_weights, *options)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..graph import Graph
 from . import walk
 from .backends import BACKENDS
+from .gates import gated
 from .inputs import full_precision, is_watched
 from .kernels import Kernel, Operands, Sizes
 
@@ -41,9 +42,9 @@ class Options(NamedTuple):
 
     def operands(self, inputs: Sequence[Tensor]) -> Operands:
         dtype = walk.state_dtype(self.states, inputs[2].dtype)
-        query, key, value, *weights = inputs
-        weight = weights[0] if weights else None
-        return Operands(self.hops, self.eps, dtype, query, key, value, weight, self.phi)
+        query, key, value, *others = inputs
+        weights, gate = (*others, None, None)[:2]
+        return Operands(self.hops, self.eps, dtype, query, key, value, weights, gate, self.phi)
 
 
 Matrices: TypeAlias = tuple[Sequence[Tensor], Sequence[Tensor]]
@@ -82,26 +83,35 @@ def run(
     states: str = "full",
     state_bytes: int | None = None,
     phi: str = "",
+    gate: Tensor | None = None,
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Operands`, the result as in `walk.forward`."""
+    gates = BACKENDS[backend].gates and state_bytes is None  # which may part the heads
+    if gate is not None and hop_weights is not None and not gates:
+        hop_weights, gate = gated(hop_weights, gate), None
     inputs, watched = [query, key, value], is_watched(value)
     apart = BACKENDS[backend].takes_rows_apart and not watched
     if not (apart and _fill_their_memory(inputs)):
         # Before autograd saves them: a slice would keep alive all that it was cut from.
         inputs = [tensor.contiguous() for tensor in inputs]
-    inputs += [] if hop_weights is None else [hop_weights]
+    inputs += [tensor for tensor in (hop_weights, gate) if tensor is not None]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     options = Options(hops, float(eps), backend, states, state_bytes, phi)
     if watched:
         options, matrices = _settle(graph, options, key, value, training)
         return forward(inputs, *matrices, *options)[0]
+    plan = plan_of(graph, options, key, value, training)
+    return _Walk.apply(plan, *inputs) if training else plan.forward(*inputs)[0]
+
+
+def plan_of(graph: Graph, options: Options, key: Tensor, value: Tensor, training: bool) -> Plan:
+    """The plan of a call, made once for a graph."""
     plans = graph.cached("plans", _no_plans)
     place = options, training, key.shape, value.shape, value.dtype
     if place not in plans:
         settled = _settle(graph, options, key, value, training)
         plans[place] = Plan.of(*settled, options.sizes(key, value))
-    plan = plans[place]
-    return _Walk.apply(plan, *inputs) if training else plan.forward(*inputs)[0]
+    return plans[place]
 
 
 def _fill_their_memory(tensors: Sequence[Tensor]) -> bool:
@@ -151,8 +161,8 @@ def _backward(
     grad: Tensor,
     kept: Tensor,
     *inputs: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of query, key, value and hop weights (None without weights)."""
+) -> tuple[Tensor | None, ...]:
+    """Gradients as of `walk.backward`."""
     operands, how = options.operands(inputs), (options.keep, options.state_bytes)
     matrix, transpose = walkables
     with full_precision(grad):  # of the thread that runs the backward pass
@@ -200,7 +210,7 @@ def forward(
     phi: str,
     keep: int,
 ) -> tuple[Tensor, Tensor]:
-    """`walk.forward` of [query, key, value] or [query, key, value, hop weights].
+    """`walk.forward` of [query, key, value], which hop weights and then a gate may follow.
 
     The transpose comes along for the backward pass.
     """

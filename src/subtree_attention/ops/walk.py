@@ -198,8 +198,8 @@ def backward(
     transpose: Walkable,
     keep: int,
     state_bytes: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Gradients of query, key, value and hop weights (None without weights).
+) -> tuple[Tensor | None, ...]:
+    """Gradients of query, key, value, hop weights (None without weights), and the gate, if any.
 
     The states walk once more, or lie where they are kept, for the queries; then the gradient of the
     states walks back along the transpose, for keys and values.
@@ -259,7 +259,7 @@ def _backward(
     keep: int,
     memory: Tensor,
     whole: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+) -> tuple[Any, ...]:
     run: Any = kernel(operands, _kept(kernel, operands, keep, memory))
     hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)

@@ -62,7 +62,8 @@ class Sizes(NamedTuple):
 class Operands:
     """What the operator is applied to.
 
-    Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None.
+    Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None; with a
+    `gate` [K, H], whose softmax over heads multiplies them from hop 1 on, also [K + 1, 1].
     `state_dtype` is what states are rounded to between hops. `phi` is the feature map that the
     kernel is to apply, one of its `maps`; `""` where query and key are phi(q), phi(k) >= 0 already.
     """
@@ -74,6 +75,7 @@ class Operands:
     key: Tensor
     value: Tensor
     hop_weights: Tensor | None = None
+    gate: Tensor | None = None
     phi: str = ""
 
     @cached_property
@@ -113,7 +115,7 @@ class Kernel:
         `last_gradient(exchange, place)`: G_K = q (x) dR_K on the columns, or None for its factors;
         `step_back(transpose, old, new, hop)`, K - 1 .. 1: G_m = A^T G_(m+1) + q (x) dR_m;
         `home(transpose, old)`: dS_0 = A^T G_1, and what keys and values get of it.
-    `gradients()`: of query, key, value and hop weights (None without weights).
+    `gradients()`: of query, key, value, hop weights (None without weights), and the gate, if any.
 
     A step takes the state on the columns of its matrix, room for the new one (None where nobody
     will ask for it) and the hop, and returns the state on the rows. `kept_state(hop)` is where the
@@ -126,6 +128,9 @@ class Kernel:
     maps: ClassVar[tuple[str, ...]] = ()
     """Feature maps that it applies itself, faster than torch would; gradients are then of what was
     mapped."""
+
+    gates: ClassVar[bool] = False
+    """Whether it takes a gate's logits; others get hop weights that are gated already."""
 
     takes_rows_apart: ClassVar[bool] = False
     """Whether rows of queries, keys and values may be parts of a wider tensor's."""

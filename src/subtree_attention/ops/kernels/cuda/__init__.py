@@ -88,7 +88,7 @@ class CudaKernel(Kernel):
         "float32 and float64"
     )
     maps = ("elu",)
-    takes_rows_apart = True
+    gates = takes_rows_apart = True
 
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -113,10 +113,11 @@ class CudaKernel(Kernel):
 
     @staticmethod
     def repeated(work: Pass, sizes: Sizes, matrices: Sequence[Tensor]) -> Pass:
-        """Written down once where the host takes longer than the kernels."""
+        """Written down once where the host may take longer than the kernels."""
         parts = len(Scheduled._fields)
         each = [Scheduled(*matrices[i : i + parts]) for i in range(0, len(matrices), parts)]
-        if fills_gpu(each[0].col.numel(), sizes.heads * sizes.channels, sizes.columns - 1):
+        filling = fills_gpu(each[0].col.numel(), sizes.heads * sizes.channels, sizes.columns - 1)
+        if filling and sizes.hops > 1:  # large states, of which a tape would hold all at a time
             return work
         pieces = max(matrix.pieces.size(0) for matrix in each)
         count, device = pieces * sizes.columns * sizes.heads, matrices[0].device
@@ -213,11 +214,12 @@ class CudaKernel(Kernel):
             del self.dot_query
         self.dot_key = self.dots()
 
-    def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def gradients(self) -> tuple[Tensor | None, ...]:
         if self.beside:
             self.grad_query = self.ends.unmap(self.dot_query, self.query)
         grad_key = self.ends.unmap(self.dot_key, self.key)
-        return self.grad_query, grad_key, self.grads.value, self.grads.hop_weights
+        grads = self.grad_query, grad_key, self.grads.value, self.grads.hop_weights
+        return grads if self.ends.gate is None else (*grads, self.grads.gate)
 
 
 class _Block:

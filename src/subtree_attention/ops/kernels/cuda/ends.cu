@@ -1,5 +1,6 @@
-// The two ends of a walk. Before it: the feature map, and values with their column of ones. After it:
-// read-outs to levels, the quotient of c numerators and a denominator. And the gradients of both.
+// The two ends of a walk. Before it: the feature map, values with their column of ones, the gate of
+// heads. After it: read-outs to levels, the quotient of c numerators and a denominator. And the
+// gradients of both.
 //
 // Given on the compiler's command line: REAL, HEADS, CHANNELS (d), WIDTH (c + 1), PADDED (WIDTH in
 // whole quads), GROUP (lanes that share a row in the backward pass, a power of two), ELU (the feature
@@ -16,6 +17,9 @@ struct Ends {
   real* phi_query;          // [N, H, d]
   real* phi_key;            // [N, H, d]
   real* ones;               // [N, H, PADDED] = [value | 1 | -]
+  const real* ungated;      // [K + 1, columns], hop weights for all heads or for each, and
+  const real* logits;       // [K, H], of a softmax over heads, if there is a gate; then
+  real* gated;              // [K + 1, H] are the hop weights
   const real* readouts;     // [hops, N, H, c + 1] of the hops first_hop, first_hop + 1, ...
   const real* hop_weights;  // [K + 1, H], or null: all levels are wanted
   real* out;                // [N, H, c], or [K + 1, N, H, c] without weights
@@ -24,12 +28,16 @@ struct Ends {
   real* grad_value;         // [N, H, c], what hop 0 brings
   real* products;           // [K + 1, N, H] = <grad, level>, and
   real* grad_weights;       // [K + 1, H], their sums over nodes: the gradient of the weights
+  real* grad_ungated;       // [K + 1, columns]
+  real* grad_logits;        // [K, H]
   const real* dot;          // [dot_planes, N, H, d], the gradient of phi in slices
   const real* phi;          // [N, H, d]
   real* grad_phi;           // [N, H, d], the gradient of what was mapped
   double eps;
   int hops;
   int first_hop;
+  int all_hops;  // K
+  int columns;
   int rows;  // N * H
   int query_row;
   int key_row;
@@ -157,4 +165,52 @@ extern "C" __global__ void __launch_bounds__(256) sum_products(const Ends a) {
     if (threadIdx.x < far) sums[threadIdx.x] += sums[threadIdx.x + far];
   }
   if (threadIdx.x == 0) a.grad_weights[hop * HEADS + head] = sums[0];
+}
+
+// The gate: a hop's weight times softmax over heads, hop 0 as it is; a thread a hop.
+
+// What makes exponentials of a hop's logits shares: their largest, and the sum.
+struct Shares {
+  real largest, sum;
+  __device__ real of(real logit) const { return exp(logit - largest) / sum; }
+};
+
+__device__ Shares shares(const real* logits) {
+  Shares found = {logits[0], 0};
+  for (int h = 1; h < HEADS; h++) found.largest = max(found.largest, logits[h]);
+  for (int h = 0; h < HEADS; h++) found.sum += exp(logits[h] - found.largest);
+  return found;
+}
+
+extern "C" __global__ void gate(const Ends a) {
+  const int hop = blockIdx.x * blockDim.x + threadIdx.x;
+  if (hop > a.all_hops) return;
+  const real* weights = a.ungated + hop * a.columns;
+  const real* logits = a.logits + (hop - 1) * HEADS;
+  const Shares found = hop ? shares(logits) : Shares();
+  for (int h = 0; h < HEADS; h++) {
+    const real weight = weights[a.columns == 1 ? 0 : h];
+    a.gated[hop * HEADS + h] = hop ? weight * found.of(logits[h]) : weight;
+  }
+}
+
+extern "C" __global__ void gate_backward(const Ends a) {
+  const int hop = blockIdx.x * blockDim.x + threadIdx.x;
+  if (hop > a.all_hops) return;
+  const real* weights = a.ungated + hop * a.columns;
+  const real* logits = a.logits + (hop - 1) * HEADS;
+  const real* grad = a.grad_weights + hop * HEADS;
+  const Shares found = hop ? shares(logits) : Shares();
+  real total = 0, mean = 0;  // of the gradients of the weights; of those of the shares, by share
+  for (int h = 0; h < HEADS; h++) {
+    const real of_weight = hop ? grad[h] * found.of(logits[h]) : grad[h];
+    if (a.columns > 1) a.grad_ungated[hop * a.columns + h] = of_weight;
+    total += of_weight;
+    mean += of_weight * weights[a.columns == 1 ? 0 : h];
+  }
+  if (a.columns == 1) a.grad_ungated[hop] = total;
+  for (int h = 0; hop && h < HEADS; h++) {
+    const real of_share = grad[h] * weights[a.columns == 1 ? 0 : h];
+    a.grad_logits[(hop - 1) * HEADS + h] = found.of(logits[h]) * (of_share - mean);
+  }
 }

@@ -15,10 +15,10 @@ from . import launch
 from .layout import padded
 
 _ARGUMENTS = launch.structure(  # as in ends.cu
-    pointers="query key value phi_query phi_key ones readouts hop_weights out grad grad_readouts "
-    "grad_value products grad_weights dot phi grad_phi",
+    pointers="query key value phi_query phi_key ones ungated logits gated readouts hop_weights out "
+    "grad grad_readouts grad_value products grad_weights grad_ungated grad_logits dot phi grad_phi",
     doubles="eps",
-    ints="hops first_hop rows query_row key_row value_row dot_planes",
+    ints="hops first_hop all_hops columns rows query_row key_row value_row dot_planes",
 )
 _REALS = {torch.float32: "float", torch.float64: "double"}
 
@@ -26,11 +26,12 @@ _REALS = {torch.float32: "float", torch.float64: "double"}
 @dataclass(frozen=True)
 class Gradients:
     """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
-    as hop 0 goes, and of the hop weights [K + 1, H]."""
+    as hop 0 goes, of the hop weights, and of the gate."""
 
     readouts: Tensor
     value: Tensor
-    hop_weights: Tensor | None
+    hop_weights: Tensor | None = None
+    gate: Tensor | None = None
 
 
 class Dots:
@@ -52,10 +53,8 @@ class Ends:
 
     def __init__(self, operands: Operands) -> None:
         query, key, value = operands.query, operands.key, operands.value
-        weights = operands.hop_weights
         self.nodes, self.heads, self.values = value.shape
         self.width, self.rows = self.values + 1, self.nodes * self.heads
-        self.hop_weights = None if weights is None else weights.contiguous()
         elu = operands.phi == "elu"
         if not elu:
             query, key = aligned(query), aligned(key)
@@ -72,10 +71,12 @@ class Ends:
             _ARGUMENTS,
             value.device,
             ones=self.ones,
-            hop_weights=self.hop_weights,
             eps=operands.eps,
             rows=self.rows,
+            all_hops=operands.hops,
         )
+        self.given_weights, self.gate = operands.hop_weights, operands.gate
+        self.hop_weights = self._weigh()
         entries = self.ones.numel() + (2 * query.numel() if elu else 0)
         mapped: dict[str, Any] = {"phi_query": self.query, "phi_key": self.key} if elu else {}
         self._launch(
@@ -91,10 +92,26 @@ class Ends:
         )
         self.mapped = elu
 
+    def _weigh(self) -> Tensor | None:
+        """Hop weights [K + 1, H], gated if there is a gate."""
+        weights, gate = self.given_weights, self.gate
+        if weights is None or gate is None:
+            return None if weights is None else weights.contiguous()
+        self.given_weights, self.gate = weights.contiguous(), gate.contiguous()
+        table = weights.new_empty(weights.size(0), self.heads)
+        self._launch("gate", weights.size(0), **self._gate(), gated=table)
+        return table
+
+    def _gate(self) -> dict[str, Any]:
+        assert self.given_weights is not None
+        columns = self.given_weights.size(1)
+        return {"ungated": self.given_weights, "logits": self.gate, "columns": columns}
+
     def combine(self, readouts: Tensor, out: Tensor, first_hop: int) -> None:
         """Add the levels of some hops to `out`; hop 0 comes with hop 1."""
         hops = {"hops": readouts.size(0), "first_hop": first_hop}
-        self._launch("combine", self.rows * self.values, readouts=readouts, out=out, **hops)
+        weights, entries = self.hop_weights, self.rows * self.values
+        self._launch("combine", entries, readouts=readouts, hop_weights=weights, out=out, **hops)
 
     def backward(self, grad: Tensor, readouts: Tensor) -> Gradients:
         """The quotient rule, for all hops."""
@@ -107,17 +124,23 @@ class Ends:
             self.rows * self.group,
             hops + 1,
             readouts=readouts,
+            hop_weights=weights,
             grad=grad,
             grad_readouts=grad_readouts,
             grad_value=grad_value,
             products=products,
         )
         if weights is None:
-            return Gradients(grad_readouts, grad_value, None)
-        grad_weights = like.new_empty(weights.shape)
-        parts = {"products": products, "grad_weights": grad_weights}
+            return Gradients(grad_readouts, grad_value)
+        grad_weights = weights.new_empty(weights.shape)
+        parts: dict[str, Any] = {"products": products, "grad_weights": grad_weights}
         self.kernels("sum_products", (self.heads, hops + 1, 1), 256, **parts)
-        return Gradients(grad_readouts, grad_value, grad_weights)
+        if self.gate is None or self.given_weights is None:
+            return Gradients(grad_readouts, grad_value, grad_weights)
+        ungated, logits = torch.empty_like(self.given_weights), torch.empty_like(self.gate)
+        parts = {"grad_weights": grad_weights, "grad_ungated": ungated, "grad_logits": logits}
+        self._launch("gate_backward", hops + 1, **self._gate(), **parts)
+        return Gradients(grad_readouts, grad_value, ungated, logits)
 
     def unmap(self, dots: Dots, phi: Tensor) -> Tensor:
         """The gradient of what became `phi`, [N, H, d]; it takes the place of the planes."""

@@ -232,7 +232,9 @@ def _address(array: np.ndarray) -> int:
 
 
 class Repeated:
-    """A pass that is written down when it is done for the first time, and played from then on.
+    """A pass that is written down when it is done for the second time, and played from then on.
+
+    Not before: a graph of a mini-batch is walked on once.
 
     Args:
         work: the pass.
@@ -246,9 +248,11 @@ class Repeated:
         self.work, self.scratch, self.lasting = work, scratch, lasting
         self.tape: Tape | None = None
         self.problem: str | None = None
+        self.is_first = True
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor | None]:
-        if self.problem or capturing():
+        if self.is_first or self.problem or capturing():
+            self.is_first = False
             return self.work(*inputs)
         if self.tape is None:
             return self._record(inputs)

@@ -1,0 +1,113 @@
+"""The plain layer in one node of autograd: the numbers of the layer one by one, and when it is."""
+
+import pytest
+import torch
+
+from subtree_attention import Graph, STAConv
+from subtree_attention.nn import one_node
+from subtree_attention.ops import backends
+from tests.ops.cases import random_edges
+from tests.ops.emulated_cuda import emulate
+
+LAYERS = {
+    "the default": {},
+    "one head, as wide as the output": {"heads": 1},
+    "no bias": {"bias": False},
+    "a table of hop weights": {"gate": "plain"},
+    "no gate": {"gate": "none"},
+    "a plain sum": {"aggregation": "sum"},
+    "no hops": {"hops": 0},
+    "wide heads": {"value_channels": 7, "key_channels": 5},
+}
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def on_a_gpu(request, monkeypatch):
+    """A GPU, or the CPU with the GPU's kernels written in torch."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    if request.param == "cpu":
+        emulate(monkeypatch)
+        monkeypatch.setattr(backends, "choose", lambda *ignored: "cuda")
+        monkeypatch.setattr(one_node, "_is_plain", lambda layer, x: True)
+    return request.param
+
+
+def made(device, **options):
+    torch.manual_seed(0)
+    layer = STAConv(6, 8, **({"hops": 3, "heads": 4} | options)).double().to(device)
+    for parameter in layer.parameters():  # also those that begin alike
+        torch.nn.init.normal_(parameter)
+    graph = Graph(random_edges(30, 150).index, 30).to(device)
+    x = torch.randn(30, 6, dtype=torch.float64, device=device, requires_grad=True)
+    return layer, x, graph
+
+
+def one_by_one(layer, x, graph):
+    """By the parts of the layer, as they are when something else takes part."""
+    return layer.head_mix(layer.attend(*layer.project(x), graph))
+
+
+def outcome(out, layer, x, seed=1):
+    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed)).to(out)
+    return [out, *torch.autograd.grad(out, [x, *layer.parameters()], grad)]
+
+
+@pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
+def test_the_same_numbers(options, on_a_gpu):
+    layer, x, graph = made(on_a_gpu, **options)
+    for seed in range(4):  # the third time from a tape
+        out = layer(x, graph)
+        assert type(out.grad_fn).__name__ == "_LayerBackward"
+        wanted = outcome(one_by_one(layer, x, graph), layer, x, seed)
+        for got, right in zip(outcome(out, layer, x, seed), wanted, strict=True):
+            torch.testing.assert_close(got, right, rtol=1e-12, atol=1e-12)
+        with torch.no_grad():
+            torch.testing.assert_close(layer(x, graph), wanted[0], rtol=1e-12, atol=1e-12)
+
+
+def test_only_what_is_asked_for_gets_a_gradient(on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    layer.lin_key.requires_grad_(False)
+    x = x.detach()
+    layer(x, graph).sum().backward()
+    assert x.grad is None
+    assert layer.lin_key.weight.grad is None
+    assert layer.lin_query.weight.grad is not None
+
+
+def test_gradients_with_a_graph_of_their_own_are_the_same(on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    plain = outcome(layer(x, graph), layer, x)
+    out, inputs = layer(x, graph), [x, *layer.parameters()]
+    grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
+    found = torch.autograd.grad(out, inputs, grad, create_graph=True)
+    for got, right in zip(found, plain[1:], strict=True):
+        torch.testing.assert_close(got, right, rtol=1e-12, atol=1e-12)
+    with pytest.raises(RuntimeError, match="double backward"):
+        torch.autograd.grad(found[0].sum(), inputs, allow_unused=True)
+
+
+SOMETHING_MORE = {
+    "dropout": lambda: STAConv(6, 8, dropout=0.5),
+    "another feature map": lambda: STAConv(6, 8, feature_map="relu"),
+    "another aggregation": lambda: STAConv(6, 8, aggregation="concat"),
+    "a bound on states": lambda: STAConv(6, 8, state_bytes=1000),
+    "another mix": lambda: STAConv(6, 8, head_mix="sum"),
+    "global attention": lambda: STAConv(6, 8, global_attention=True),
+}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+class TestWhatIsMoreThanThat:
+    @pytest.mark.parametrize("make", SOMETHING_MORE.values(), ids=SOMETHING_MORE)
+    def test_is_done_one_by_one(self, make):
+        layer, x, graph = make().cuda(), torch.randn(30, 6, device="cuda"), made("cuda")[2]
+        assert type(layer(x, graph).grad_fn).__name__ != "_LayerBackward"
+
+    def test_hooks_are_called(self):
+        layer, x, graph = made("cuda")
+        seen = []
+        layer.lin_value.register_forward_hook(lambda *ignored: seen.append(1))
+        layer(x, graph)
+        assert seen
