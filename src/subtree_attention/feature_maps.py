@@ -21,15 +21,14 @@ FeatureMap = Callable[[Tensor], Tensor]
 
 def _elu_plus_one(x: Tensor) -> Tensor:
     """exp(x) up to 0 and x + 1 above, each by itself: elu(x) + 1 would lose exp(x) beside its 1."""
-    if torch.compiler.is_compiling():  # some versions lose the gradient of what is written in place
+    # Some versions lose the gradient of what is written in place, and vmap cannot write there.
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return x.clamp(max=0).exp() + x.clamp(min=0)
     return x.clamp(max=0).exp_().add_(x.clamp(min=0))
 
 
 class _EluPlusOne(torch.autograd.Function):
     """elu(x) + 1, which tells its gradient from its result: x is not kept for it."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -45,10 +44,15 @@ class _EluPlusOne(torch.autograd.Function):
         return grad * phi.clamp(max=1)  # exp(x) below 0, where it is phi itself; 1 above
 
 
+def _transformed() -> bool:
+    """Whether a transform of `torch.func` may ask for more than a gradient."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
 def elu(x: Tensor) -> Tensor:
     """elu(x) + 1, the paper's choice."""
     _check.floating("x", x)
-    asked = x.requires_grad and torch.is_grad_enabled()
+    asked = x.requires_grad and torch.is_grad_enabled() and not _transformed()
     return _EluPlusOne.apply(x) if asked else _elu_plus_one(x)
 
 

@@ -515,6 +515,10 @@ def from_edge_index(
     _check.whole("edge_index", edge_index)
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")
+    if torch._C._functorch.is_batchedtensor(edge_index):
+        raise TypeError(
+            "vmap cannot map over edge_index: many graphs are one, as PyG's Batch makes it of them"
+        )
     if edge_index.device.type == "meta":
         raise ValueError("edge_index is on the device meta, which holds no values")
     if edge_weight is not None:

@@ -253,6 +253,10 @@ class STAConv(nn.Module):
         out = ops.attend(query, key, value, graph, self.hops, weights, *how)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
+    def __prepare_scriptable__(self) -> STAConv:
+        """What `torch.jit.script` asks for first."""
+        raise TypeError("torch.jit.script cannot read this layer: use torch.export.export")
+
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.lin_query.in_channels}, {self.out_channels}, "

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
-from ..graph import Graph, exporting
+from ..graph import Graph
 from . import backends, exported, library, recurrence, roots, softmax, walk
 from .gates import gated
 from .inputs import (
@@ -147,7 +147,7 @@ def attend(
             if hop_weights is not None and gate is not None:
                 hop_weights = gated(hop_weights, gate)
             return softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
-        if exporting():
+        if exported.asked_for():
             query, key = map_features(feature_map, query, key)
             return exported.walk(query, key, value, hop_weights, graph, hops, eps)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""

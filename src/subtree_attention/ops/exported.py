@@ -1,8 +1,9 @@
-"""The operator while `torch.export` watches: plain index_select and index_add, no kernel of ours.
+"""The operator in plain index_select and index_add, without a kernel of ours.
 
-What is exported runs where this package is not installed, on graphs that nobody has seen yet. So
-there is nothing here but torch's own operators, and nothing looks at values. One hop holds a
-message for each edge, E H d (c + 1) numbers, which the kernels do without.
+What `torch.export` writes runs where this package is not installed, on graphs that nobody has seen
+yet: there is nothing here but torch's own operators, and nothing looks at values. The transforms of
+`torch.func` (vmap, jvp, hessian) know these too. One hop holds a message for each edge,
+E H d (c + 1) numbers, which the kernels do without.
 """
 
 from __future__ import annotations
@@ -13,8 +14,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..graph import CSR, Graph, from_edge_index
+from ..graph import CSR, Graph, exporting, from_edge_index
 from . import recurrence
+
+
+def asked_for() -> bool:
+    """Whether somebody needs torch's own operators, beyond their gradients."""
+    if torch.compiler.is_compiling():
+        return exporting()
+    if torch._C._get_tracing_state() is not None:
+        raise TypeError(
+            "torch.jit.trace would write down the sizes of one graph as those of all: use "
+            "torch.export.export"
+        )
+    return torch._C._are_functorch_transforms_active()
 
 
 class Edges(NamedTuple):
