@@ -61,16 +61,19 @@ def played(monkeypatch):
 
     monkeypatch.setattr(tape, "queue", queue)
     monkeypatch.setattr(tape, "capturing", lambda: False)
+    monkeypatch.setattr(tape, "raw_stream", lambda index: 0)
+    monkeypatch.setattr(tape, "_LASTING", {})
     monkeypatch.setattr(launch, "_module", lambda *ignored: Module())
     return calls
 
 
-COUNTER, LASTING = torch.zeros(4, dtype=torch.int32), torch.arange(16.0)
+CPU, LASTING = torch.device("cpu"), torch.arange(16.0)
 
 
 def work(left, right):
     """2 (left + right) + LASTING, [N], by way of memory of its own; and the rest of that memory."""
-    kernels = launch.Bound("", (), ARGUMENTS, left.device, count=left.numel(), counter=COUNTER)
+    counters = tape.zeros(1, CPU)
+    kernels = launch.Bound("", (), ARGUMENTS, CPU, count=left.numel(), counter=counters)
     room = left.new_empty(2, left.numel())
     kernels("add", (1, 1, 1), 1, left=left, right=right, out=room[1])
     kernels("double", (1, 1, 1), 1, left=room[1], out=room[0])
@@ -81,7 +84,7 @@ def work(left, right):
 
 def repeated(pass_=work, lasting=(LASTING,)):
     """A pass that was done once: the next one is written down."""
-    again = Repeated(pass_, lambda: [COUNTER], list(lasting))
+    again = Repeated(pass_, 1, CPU, list(lasting))
     again(*some(99))
     assert again.tape is None
     return again
@@ -111,26 +114,22 @@ def test_it_is_done_once_and_then_played(played):
         check(made, *given)
 
 
-def test_scratch_may_be_another_one_the_next_time(played):
-    counters = [torch.zeros(1, dtype=torch.int32) for _ in range(3)]
-    current = []
-    again = Repeated(
-        lambda left, right: _with_counter(left, right, current[-1]),
-        lambda: [current[-1]],
-        [LASTING],
-    )
-    for counter in counters:
-        current.append(counter)
+def test_every_stream_has_its_own_counters(played, monkeypatch):
+    again = repeated()
+    for stream in (0, 0, 1, 1, 1):
+        monkeypatch.setattr(tape, "raw_stream", lambda index, stream=stream: stream)
         again(*some(0))
-    assert len(played) == 1
-    assert [int(counter) for counter in counters] == [1, 1, 1]
+    counts = {place[1]: int(counters[0]) for place, counters in tape._LASTING.items()}
+    assert counts == {0: 2, 1: 3}
 
 
-def _with_counter(left, right, counter):
-    kernels = launch.Bound("", (), ARGUMENTS, left.device, count=16, counter=counter)
-    out = torch.empty_like(left)
-    kernels("double", (1, 1, 1), 1, left=left, out=out)
-    return [out]
+def test_counters_may_grow(played):
+    again = repeated()
+    again(*some(0))
+    first = tape._lasting_zeros(1, CPU)
+    assert tape._lasting_zeros(first.numel() + 1, CPU) is not first
+    check(again(*some(1)), *some(1))
+    assert int(first[0]) == 1
 
 
 def test_what_lies_otherwise_is_done_anew(played):

@@ -28,7 +28,7 @@ from torch import Tensor
 from ....graph import Graph
 from .. import Exchange, Kept, Kernel, Operands, Pass, Place, Sizes
 from . import launch, tape
-from .compiler import nvrtc, raw_stream
+from .compiler import nvrtc
 from .ends import Dots, Ends, aligned
 from .layout import Layout, lay_out, padded
 from .schedule import Scheduled, graph_schedule
@@ -121,7 +121,7 @@ class CudaKernel(Kernel):
             return work
         pieces = max(matrix.pieces.size(0) for matrix in each)
         count, device = pieces * sizes.columns * sizes.heads, matrices[0].device
-        return tape.Repeated(work, lambda: [_counters(count, device)], matrices)
+        return tape.Repeated(work, count, device, matrices)
 
     @staticmethod
     def kept_hops(hops: int) -> range:
@@ -332,7 +332,7 @@ class _Hop:
         device, counters = matrix.col.device, num_pieces * layout.slices * layout.heads
         # Held here: the kernels know addresses only.
         self.partial = torch.empty(num_pieces, layout.block, layout.row, dtype=dtype, device=device)
-        self.arrived = _counters(counters, device)
+        self.arrived = tape.zeros(counters, device)
         self.kernels = launch.Bound(
             "kernels.cu",
             layout.macros,
@@ -365,21 +365,3 @@ def product(matrix: Scheduled, dense: Tensor) -> Tensor:
         hop = _Hop(lay_out(*shape, factors=False), matrix, dense.dtype)
         hop(old_state=aligned(dense), new_state=out)
     return out
-
-
-_COUNTERS: dict[tuple[torch.device, int], Tensor] = {}
-
-
-def _counters(count: int, device: torch.device) -> Tensor:
-    """So many zeros that a kernel leaves as zeros.
-
-    Those of a stream are used again by its next kernel. A captured graph has its own, since it may
-    run on any stream.
-    """
-    if device.type != "cuda" or tape.capturing():
-        return torch.zeros(count, dtype=torch.int32, device=device)
-    place = device, raw_stream(device.index)
-    found = _COUNTERS.get(place)
-    if found is None or found.numel() < count:
-        found = _COUNTERS[place] = torch.zeros(max(count, 2**14), dtype=torch.int32, device=device)
-    return found

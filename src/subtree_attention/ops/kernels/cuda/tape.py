@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +23,15 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .. import Pass
-from .compiler import Grid, Module, queue
+from .compiler import Grid, Module, queue, raw_stream
 
 WORD = 8
 """Bytes of an address."""
 
 ALIGNMENT = 256
 """Where memory starts, in bytes."""
+
+LEAST_COUNTERS = 2**14
 
 _aten = torch.ops.aten
 _ALLOCATIONS = {
@@ -59,10 +61,15 @@ class Launch(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down what a pass asks of torch and of the driver."""
+    """Writes down what a pass asks of torch and of the driver.
 
-    def __init__(self) -> None:
+    Args:
+        counters: zeros that kernels leave as zeros, for the pass and whenever it is played.
+    """
+
+    def __init__(self, counters: Tensor) -> None:
         super().__init__()
+        self.counters = counters
         self.allocated: list[Tensor] = []
         """Held until the end, so that no address means two things."""
         self.launches: list[Launch] = []
@@ -97,6 +104,27 @@ def note(launch: Launch) -> None:
         recorder.launches.append(launch)
 
 
+def zeros(count: int, device: torch.device) -> Tensor:
+    """Counters [count] that a kernel finds as zeros and leaves as zeros."""
+    recorder = getattr(_PRESENT, "recorder", None)
+    if recorder is not None:
+        return recorder.counters
+    return torch.zeros(count, dtype=torch.int32, device=device)
+
+
+_LASTING: dict[tuple[torch.device, int], Tensor] = {}
+
+
+def _lasting_zeros(count: int, device: torch.device) -> Tensor:
+    """The same for all that is played on a stream, where one kernel comes after the other."""
+    place = device, raw_stream(device.index)
+    found = _LASTING.get(place)
+    if found is None or found.numel() < count:
+        size = max(count, LEAST_COUNTERS)
+        found = _LASTING[place] = torch.zeros(size, dtype=torch.int32, device=device)
+    return found
+
+
 class Place(NamedTuple):
     """A place in the memory of a pass: the number of a piece of it, and bytes from its start."""
 
@@ -116,15 +144,14 @@ class Made(NamedTuple):
 class Tape:
     """A pass that was written down.
 
-    Its memory comes in pieces: the inputs, the scratch (which stays the same, and which kernels
-    leave as it was), each memory in which something lies that it makes, and all the rest in one.
+    Its memory comes in pieces: the inputs, the counters, each memory in which something lies that
+    it makes, and all the rest in one.
     """
 
     def __init__(
         self,
         recorder: Recorder,
         inputs: Sequence[Tensor],
-        scratch: Sequence[Tensor],
         made: Sequence[Tensor | None],
         lasting: Sequence[Tensor],
     ) -> None:
@@ -138,7 +165,7 @@ class Tape:
         self.results = [(each.shape, each.dtype) for each in results]
         self.made = [None if each is None else _made(each, results) for each in made]
 
-        pieces = [*inputs, *scratch, *results]
+        pieces = [*inputs, recorder.counters, *results]
         self.known = [(each, Place(piece, 0)) for piece, each in enumerate(pieces)]
         self.rest_bytes = 0
         for each in rest:
@@ -179,11 +206,11 @@ class Tape:
             for tensor, (shape, stride) in zip(inputs, self.layouts, strict=True)
         )
 
-    def play(self, inputs: Sequence[Tensor], scratch: Sequence[Tensor]) -> list[Tensor | None]:
+    def play(self, inputs: Sequence[Tensor], counters: Tensor) -> list[Tensor | None]:
         """The same pass on other inputs."""
         results = [torch.empty(*of, dtype=dtype, device=self.device) for of, dtype in self.results]
         rest = torch.empty(self.rest_bytes, dtype=torch.uint8, device=self.device)
-        pieces = [each.data_ptr() for each in (*inputs, *scratch, *results, rest)]
+        pieces = [each.data_ptr() for each in (*inputs, counters, *results, rest)]
         blocks = self.blocks.copy()  # of its own: another thread may play it too
         blocks[self.words] = np.array(pieces, np.int64)[self.pieces] + self.offsets
         parameters = self.starts + _address(blocks)
@@ -238,14 +265,15 @@ class Repeated:
 
     Args:
         work: the pass.
-        scratch: gives the tensors that stay the same on a stream.
+        count: how many counters its kernels need.
+        device: where they run.
         lasting: tensors that live as long as this object, such as a graph's.
     """
 
     def __init__(
-        self, work: Pass, scratch: Callable[[], Sequence[Tensor]], lasting: Sequence[Tensor]
+        self, work: Pass, count: int, device: torch.device, lasting: Sequence[Tensor]
     ) -> None:
-        self.work, self.scratch, self.lasting = work, scratch, lasting
+        self.work, self.count, self.device, self.lasting = work, count, device, lasting
         self.tape: Tape | None = None
         self.problem: str | None = None
         self.is_first = True
@@ -258,16 +286,16 @@ class Repeated:
             return self._record(inputs)
         if not self.tape.fits(inputs):
             return self.work(*inputs)
-        return self.tape.play(inputs, self.scratch())
+        return self.tape.play(inputs, _lasting_zeros(self.count, self.device))
 
     def _record(self, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        scratch, starts = self.scratch(), {tensor.data_ptr() for tensor in inputs}
+        starts = {tensor.data_ptr() for tensor in inputs}
         if len(starts) < len(inputs) or 0 in starts or any(start % 16 for start in starts):
             return self.work(*inputs)  # one address means two things: perhaps the next time
-        with Recorder() as recorder:
+        with Recorder(_lasting_zeros(self.count, self.device)) as recorder:
             made = self.work(*inputs)
         try:
-            self.tape = Tape(recorder, inputs, scratch, made, self.lasting)
+            self.tape = Tape(recorder, inputs, made, self.lasting)
         except Unrepeatable as reason:
             self.problem = str(reason)
         return made
