@@ -119,6 +119,29 @@ def test_a_model_needs_no_pyg() -> None:
     assert not loaded & late
 
 
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "None")],
+)
+def test_threads_that_wait_soon_sleep_unless_told_otherwise(
+    given: dict[str, str], spins: str
+) -> None:
+    """OpenMP reads it when torch is loaded, which is later."""
+    code = """
+import os, sys
+from subtree_attention import __main__ as entry
+class Line:
+    main = staticmethod(lambda: print("torch" in sys.modules, os.environ.get("GOMP_SPINCOUNT")))
+entry._load = lambda command_line: Line
+entry.main()
+"""
+    ours = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    env = {name: value for name, value in HERE.items() if name not in ours}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env | given, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", spins]
+
+
 # ------------------------------------------------------------------------------------------ Ctrl-C
 
 START = """

@@ -16,8 +16,18 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def main(command_line: str = "subtree_attention.cli") -> None:
+STA = "subtree_attention.cli"
+"""The command line of `sta`."""
+
+SPINS = "1000"
+"""How often a thread of OpenMP looks for work before it sleeps: for some microseconds. By itself it
+looks for milliseconds, and on a busy core keeps away those that have work."""
+
+
+def main(command_line: str = STA) -> None:
     """Start a command line, which is a module with a function `main`; Ctrl-C ends it in words."""
+    if command_line == STA and "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
     try:
         _load(command_line).main()
     except KeyboardInterrupt:
