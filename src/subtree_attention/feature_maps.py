@@ -13,16 +13,27 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from . import _check
 
 FeatureMap = Callable[[Tensor], Tensor]
 
 
+def transformed() -> bool:
+    """Whether somebody may ask for more than a gradient: `torch.func`, or forward-mode derivatives.
+
+    A compiler sees to that by itself.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
 def _elu_plus_one(x: Tensor) -> Tensor:
     """exp(x) up to 0 and x + 1 above, each by itself: elu(x) + 1 would lose exp(x) beside its 1."""
     # Some versions lose the gradient of what is written in place, and vmap cannot write there.
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or transformed():
         return x.clamp(max=0).exp() + x.clamp(min=0)
     return x.clamp(max=0).exp_().add_(x.clamp(min=0))
 
@@ -44,16 +55,11 @@ class _EluPlusOne(torch.autograd.Function):
         return grad * phi.clamp(max=1)  # exp(x) below 0, where it is phi itself; 1 above
 
 
-def _transformed() -> bool:
-    """Whether a transform of `torch.func` may ask for more than a gradient."""
-    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
-
-
 def elu(x: Tensor) -> Tensor:
     """elu(x) + 1, the paper's choice."""
     _check.floating("x", x)
-    asked = x.requires_grad and torch.is_grad_enabled() and not _transformed()
-    return _EluPlusOne.apply(x) if asked else _elu_plus_one(x)
+    asked = x.requires_grad and torch.is_grad_enabled()
+    return _EluPlusOne.apply(x) if asked and not transformed() else _elu_plus_one(x)
 
 
 relu, softplus = F.relu, F.softplus  # max(x, 0); log(1 + exp(x)), smooth and positive everywhere

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, hessian, jvp, stack_module_state, vmap
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GPSConv, Sequential, to_hetero
@@ -230,6 +231,15 @@ def test_derivatives_forwards_and_second_ones(x, graph):
         for sign in (1, -1)
     ]
     assert_all_close([along], [(slopes[0] - slopes[1]) / (2 * step)], 1e-7)
+
+
+@pytest.mark.parametrize("learning", [True, False])
+def test_forward_mode_without_transforms(x, graph, learning):
+    conv, direction = STAConv(6, 8).double().requires_grad_(learning), torch.randn_like(x)
+    with forward_ad.dual_level():
+        slope = forward_ad.unpack_dual(conv(forward_ad.make_dual(x, direction), graph)).tangent
+    _, expected = jvp(lambda x: conv(x, graph), (x,), (direction,))
+    assert_all_close([slope], [expected], FLOAT64_ERROR)
 
 
 def test_vmap_over_graphs_is_refused():

@@ -197,6 +197,18 @@ def test_a_graph_is_not_made_while_an_export_traces():
         torch.export.export(Making(6, 8), arguments(TRACED, torch.float32, weighted=False))
 
 
+@pytest.mark.parametrize(
+    ("conv", "edge_index", "message"),
+    [
+        (STAConv(6, 8), TRACED.graph(), "Unsupported input type.*Graph"),
+        (STAConv(-1, 8), TRACED.index, "uninitialized parameter"),
+    ],
+)
+def test_what_torch_itself_refuses(conv, edge_index, message):
+    with pytest.raises(ValueError, match=message):
+        torch.export.export(conv, (torch.randn(7, 6), edge_index))
+
+
 # ----------------------------------------------------------------- where the package is not there
 
 READER = """

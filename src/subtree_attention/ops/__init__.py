@@ -143,13 +143,13 @@ def attend(
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
         gate = None if gate is None else gate.to(value.dtype)
         walk.check_states(states, value.device, value.dtype)
-        if feature_maps.is_softmax(feature_map):
+        exact = feature_maps.is_softmax(feature_map)
+        if exact or exported.asked_for():  # without a kernel
             if hop_weights is not None and gate is not None:
                 hop_weights = gated(hop_weights, gate)
-            return softmax.softmax_attention(query, key, value, hop_weights, graph, hops, eps)
-        if exported.asked_for():
             query, key = map_features(feature_map, query, key)
-            return exported.walk(query, key, value, hop_weights, graph, hops, eps)
+            evaluate = softmax.softmax_attention if exact else exported.walk
+            return evaluate(query, key, value, hop_weights, graph, hops, eps)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""
         if feature_maps.is_elu(feature_map) and "elu" in backends.BACKENDS[chosen].maps:
             phi = "elu"

@@ -1,9 +1,9 @@
 """The operator in plain index_select and index_add, without a kernel of ours.
 
 What `torch.export` writes runs where this package is not installed, on graphs that nobody has seen
-yet: there is nothing here but torch's own operators, and nothing looks at values. The transforms of
-`torch.func` (vmap, jvp, hessian) know these too. One hop holds a message for each edge,
-E H d (c + 1) numbers, which the kernels do without.
+yet: there is nothing here but torch's own operators, and nothing looks at values. `torch.func`
+(vmap, jvp, hessian) and forward-mode derivatives know these too, and not our kernels. One hop holds
+a message for each edge, E H d (c + 1) numbers, which the kernels do without.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .. import feature_maps
 from ..graph import CSR, Graph, exporting, from_edge_index
 from . import recurrence
 
 
 def asked_for() -> bool:
-    """Whether somebody needs torch's own operators, beyond their gradients."""
+    """Whether somebody needs torch's own operators: an export, or more than gradients."""
     if torch.compiler.is_compiling():
         return exporting()
     if torch._C._get_tracing_state() is not None:
@@ -27,7 +28,7 @@ def asked_for() -> bool:
             "torch.jit.trace would write down the sizes of one graph as those of all: use "
             "torch.export.export"
         )
-    return torch._C._are_functorch_transforms_active()
+    return feature_maps.transformed()
 
 
 class Edges(NamedTuple):

@@ -32,7 +32,8 @@ def is_watched(tensor: Tensor) -> bool:
         or not (type(tensor) is Tensor or type(tensor) is nn.Parameter)
         or tensor.device.type not in ("cpu", "cuda")
         or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._are_functorch_transforms_active()
+        or feature_maps.transformed()
+        or torch._C._get_tracing_state() is not None
     )
 
 
