@@ -65,7 +65,7 @@ class TestWhatIsKept:
         assert self.kept("torch") == 4 * self.readouts
 
     def test_numba_keeps_the_states_up_to_a_number_of_hops_and_of_bytes(self, monkeypatch):
-        assert self.kept("numba") == 4 * self.state
+        assert self.kept("numba") == 4 * (self.state + self.readouts)
         assert self.kept("numba", hops=walk.KEPT_HOPS + 1) == 17 * self.readouts
         monkeypatch.setattr(cpu, "KEPT_BYTES", 4 * 4 * self.state - 1)
         assert self.kept("numba") == 4 * self.readouts

@@ -28,7 +28,7 @@ STATES = {
 """How precise states are."""
 
 NOTHING, READOUTS, STATES_TOO = range(3)
-"""What is kept: nothing in inference, the read-outs, or states (and read-outs beside them)."""
+"""What is kept: nothing in inference, the read-outs, or states beside them."""
 
 
 def _stay(rows: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ def _kept_sizes(kernel: type[Kernel], sizes: Sizes, keep: int) -> tuple[int, int
     """Numbers that kept states and kept read-outs fill."""
     readouts = sizes.hops * sizes.readouts
     if keep == STATES_TOO:
-        return _kept_states(kernel, sizes), 0 if kernel.states_hold_readouts else readouts
+        return _kept_states(kernel, sizes), readouts
     return 0, readouts if keep == READOUTS else 0
 
 
@@ -142,7 +142,7 @@ def _kept(kernel: type[Kernel], operands: Operands, keep: int, memory: Tensor) -
     shape, has_states = (sizes.hops, sizes.nodes, sizes.heads, sizes.columns), keep == STATES_TOO
     return Kept(
         memory[:states].view(operands.state_dtype) if has_states else None,
-        None if has_states and kernel.states_hold_readouts else memory[states:].view(shape),
+        memory[states:].view(shape),
     )
 
 

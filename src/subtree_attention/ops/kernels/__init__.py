@@ -135,9 +135,6 @@ class Kernel:
     takes_rows_apart: ClassVar[bool] = False
     """Whether rows of queries, keys and values may be parts of a wider tensor's."""
 
-    states_hold_readouts: ClassVar[bool] = False
-    """Whether kept states make kept read-outs unnecessary."""
-
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
         """Why it cannot run there, if it cannot."""

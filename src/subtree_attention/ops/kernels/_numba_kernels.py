@@ -13,7 +13,7 @@ All arrays are flat: a view of a row costs more than the few numbers in it. `sha
 with e = c + 1. Behind the flat arrays are states [N, H, e, d] (the sums over key channels are then
 contiguous), q and k [N, H, d], values and their gradients [N, H, c], read-outs [N, H, e], products
 [N, H], hop weights of one hop [H]. `hop` is a tuple: query, gradient of the level, eps, hop
-weights, room for read-outs and for dR, products, and the gradient of the query.
+weights, read-outs, room for dR, products, and the gradient of the query.
 
 Compiling is what the first call waits for, and what LLVM is given to read is most of it. So there
 is one loop for every number of channels, over vectors as wide as fit, and none for special sizes;
@@ -264,9 +264,9 @@ def _put_level(heads, width, readout, eps, scale, row, add, out):
 
 
 @_inline
-def _quotient_backward(heads, width, readout, row, hop):
+def _quotient_backward(heads, width, row, hop):
     """dR of node `row` by the quotient rule for scale * grad, and products = <grad, level>."""
-    _, grad, eps, scale, _, grad_readout, products, _ = hop
+    _, grad, eps, scale, readout, grad_readout, products, _ = hop
     for h in range(heads):
         r, g = (row * heads + h) * width, (row * heads + h) * (width - 1)
         share = _share(1, get(readout, r + width - 1) + eps)
@@ -282,12 +282,10 @@ def _quotient_backward(heads, width, readout, row, hop):
 
 
 @_inline
-def _turn(shape, state, slot, row, hop):
-    """dR of node `row` from its state at `slot`, and the hop's part of the query's gradient."""
+def _add_grad_query(shape, state, slot, row, hop):
+    """grad_query += S dR of node `row`, whose state is at `slot`."""
     heads, width, size = shape
-    query, _, _, _, readout, grad_readout, _, grad_query = hop
-    _read(shape, query, state, row, slot, readout)
-    _quotient_backward(heads, width, readout, row, hop)
+    grad_readout, grad_query = hop[5], hop[7]
     for h in range(heads):
         at, there = row * heads + h, (slot * heads + h) * width * size
         _combine(grad_readout, at * width, state, there, width, size, grad_query, at * size)
@@ -380,24 +378,22 @@ def walk_for_query(worker, counter, shape, rowptr, col, weight, old, new, totals
         for row in range(first, min(first + LOT, nodes)):
             slot = row if each else worker
             _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
-            _turn(shape, new, slot, row, hop)
+            _quotient_backward(shape[0], shape[1], row, hop)
+            _add_grad_query(shape, new, slot, row, hop)
         first = _take(counter)
 
 
 @_kernel
-def walk_back(
-    worker, counter, shape, rowptr, col, weight, kept, has_states, old, new, totals, hop
-):  # fmt: skip
-    """new = A^T old + q (x) dR; dR comes from what is kept of the hop, states or read-outs."""
+def walk_back(worker, counter, shape, rowptr, col, weight, kept, old, new, totals, hop):
+    """new = A^T old + q (x) dR; and grad_query += S dR if the states of the hop are `kept`."""
     heads, width, size = shape
     nodes, total, query, grad_readout = len(rowptr) - 1, heads * width * size, hop[0], hop[5]
     first = _take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
-            if has_states:
-                _turn(shape, kept, row, row, hop)
-            else:
-                _quotient_backward(heads, width, kept, row, hop)
+            _quotient_backward(heads, width, row, hop)
+            if len(kept):
+                _add_grad_query(shape, kept, row, row, hop)
             _gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
             for at in range(row * heads, (row + 1) * heads):
                 _outer(

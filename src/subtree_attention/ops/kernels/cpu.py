@@ -92,7 +92,6 @@ class NumbaKernel(Kernel):
     """States [N, H, c + 1, d]. Kept states spare a third of the gathers of a training step."""
 
     summary = "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64"
-    states_hold_readouts = True
 
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -182,8 +181,7 @@ class NumbaKernel(Kernel):
             torch.mul(self.operands.value, torch.from_numpy(self.scales[0])[:, None], out=level)
 
     def step(self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int) -> Tensor | None:
-        readouts = self.kept.readouts
-        readout = self.readout if readouts is None else _arrays(readouts[hop - 1])[0]
+        readout = self.readout if self.kept.readouts is None else self._kept_readout(hop)
         at_hop = self.query, self.eps, self.scales[hop], self.summed, readout, self.levels[hop]
         self._launch("walk_and_read", self.nodes, *matrix, *_arrays(old), *self._into(new), *at_hop)
         return new
@@ -224,7 +222,9 @@ class NumbaKernel(Kernel):
         return exchange(state)
 
     def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
-        at_hop = *self._held(hop), *_arrays(old), *self._into(new), self._at(hop)
+        states = self.kept.states
+        kept = (self.query[:0],) if states is None else _arrays(self.kept_state(hop))
+        at_hop = *kept, *_arrays(old), *self._into(new), self._at(hop)
         self._launch("walk_back", self.nodes, *transpose, *at_hop)
         return new
 
@@ -239,16 +239,13 @@ class NumbaKernel(Kernel):
 
     def _at(self, hop: int) -> tuple[Any, ...]:
         """What a kernel needs to form dR_hop: `hop` of the kernels."""
-        at_hop = self.levels[hop], self.eps, self.scales[hop]
-        rooms = self.readout, self.grad_readout
-        return self.query, *at_hop, *rooms, *_arrays(self.products[hop]), self.grad_query
+        at_hop = self.levels[hop], self.eps, self.scales[hop], self._kept_readout(hop)
+        ends = self.grad_readout, *_arrays(self.products[hop]), self.grad_query
+        return self.query, *at_hop, *ends
 
-    def _held(self, hop: int) -> tuple[np.ndarray, bool]:
-        """What is kept of a hop, and whether that is its state."""
-        if self.kept.states is not None:
-            return _arrays(self.kept_state(hop))[0], True
+    def _kept_readout(self, hop: int) -> np.ndarray:
         assert self.kept.readouts is not None  # the forward pass knew that this one would come
-        return _arrays(self.kept.readouts[hop - 1])[0], False
+        return _arrays(self.kept.readouts[hop - 1])[0]
 
     # ------------------------------------------------------------------------------- helpers
 
