@@ -52,17 +52,23 @@ def integer(what: str, value: Any, least: int, most: int = MOST) -> int:
     """Return `value` if it is a whole number from `least` to `most`."""
     if type(value).__name__ == "SymInt":  # of a compiler that leaves it open: a look would fix it
         return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{what} must be an integer, got {said(value)}")
-    try:
-        value = operator.index(value)  # numpy's integers too
-    except (TypeError, ValueError, RuntimeError):  # an array or a tensor of something else
-        raise TypeError(f"{what} must be an integer, got {said(value)}") from None
+    if type(value) is not int:  # compilers know its type, but not its methods
+        value = _as_integer(what, value)
     if value < least:
         raise ValueError(f"{what} must be at least {least:,}, got {said(value)}")
     if value > most:
         raise ValueError(f"{what} must be at most {most:,}, got {said(value)}")
     return value
+
+
+def _as_integer(what: str, value: Any) -> int:
+    """Numpy's integers too."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} must be an integer, got {said(value)}")
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):  # an array or a tensor of something else
+        raise TypeError(f"{what} must be an integer, got {said(value)}") from None
 
 
 def index(what: str, value: Any, count: int) -> int:

@@ -83,6 +83,20 @@ def test_what_is_not_one_piece_says_why(x, options, reason):
     assert_all_close([compiled(conv)(x, EDGE)], [conv(x, EDGE)], 1e-14)
 
 
+def test_global_attention_over_batches_is_one_piece_if_their_size_is_given():
+    conv = STAConv(6, 8, global_attention=True)
+    call = compiled(conv, fullgraph=True)
+    for number, batch in enumerate(batches()):
+        given = batch.x, Graph(batch.edge_index, batch.num_nodes), None, batch.batch + number
+        size = {"batch_size": 3 + number}
+        with torch.compiler.set_stance("default" if number < 3 else "fail_on_recompile"):
+            torch.testing.assert_close(call(*given, **size), conv(*given, **size))
+    torch.compiler.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="pass batch_size"):
+        compiled(conv, fullgraph=True)(*given)
+    torch.testing.assert_close(compiled(conv)(*given), conv(*given))
+
+
 def batches():
     """Batches of graphs of which no two are alike."""
     generator = torch.Generator().manual_seed(0)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
-from ..graph import exporting
+from ..graph import exporting, uncompiled
 from ..ops import recurrence
 from .heads import SumMix
 
@@ -111,6 +111,10 @@ def count_graphs(batch: Tensor, batch_size: int | None = None) -> int:
         # On a GPU the host would wait for the answer.
         if batch.device.type != "cpu" or torch.compiler.is_compiling():
             return batch_size
+    return (_count_uncompiled if torch.compiler.is_compiling() else _count)(batch, batch_size)
+
+
+def _count(batch: Tensor, batch_size: int | None) -> int:
     if not batch.numel():
         return batch_size or 0
     least, most = (int(value) for value in batch.aminmax())
@@ -119,3 +123,8 @@ def count_graphs(batch: Tensor, batch_size: int | None = None) -> int:
     if batch_size is not None and most >= batch_size:
         raise ValueError(f"batch holds graph {most}, but batch_size={batch_size}")
     return most + 1 if batch_size is None else batch_size
+
+
+_count_uncompiled = uncompiled(
+    _count, "the number of graphs is one more than the largest value of batch: pass batch_size"
+)
