@@ -6,6 +6,7 @@ import torch
 from subtree_attention import Graph, STAConv
 from subtree_attention.nn import one_node
 from subtree_attention.ops import backends
+from subtree_attention.ops.kernels.cuda import tape
 from tests.ops.cases import random_edges
 from tests.ops.emulated_cuda import emulate
 
@@ -30,6 +31,7 @@ def on_a_gpu(request, monkeypatch):
         emulate(monkeypatch)
         monkeypatch.setattr(backends, "choose", lambda *ignored: "cuda")
         monkeypatch.setattr(one_node, "_is_plain", lambda layer, x: True)
+    monkeypatch.setattr(tape, "PATIENCE", 1)
     return request.param
 
 

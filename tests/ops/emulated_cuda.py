@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import torch
 
 from subtree_attention import ops
-from subtree_attention.ops.kernels.cuda import launch, tape
+from subtree_attention.ops.kernels.cuda import ends, launch, tape
 
 
 def emulate(monkeypatch, capturing: bool = False) -> list[str]:
@@ -17,8 +17,8 @@ def emulate(monkeypatch, capturing: bool = False) -> list[str]:
     launched: list[str] = []
 
     class Bound:
-        def __init__(self, file, macros, kind, device, **parts):
-            self.macros, self.bound = dict(macros), parts
+        def __init__(self, module, kind, **parts):
+            self.macros, self.bound = module, parts
             self.names = {name for name, _ in kind._fields_}
 
         def __call__(self, name, grid, threads, **parts):
@@ -29,6 +29,9 @@ def emulate(monkeypatch, capturing: bool = False) -> list[str]:
             KERNELS[name](self.macros, **parts, **absent)
 
     monkeypatch.setattr(launch, "Bound", Bound)
+    monkeypatch.setattr(launch, "module", lambda file, macros, device: dict(macros))
+    monkeypatch.setattr(ends, "_module", lambda *sizes: dict(ends.macros(*sizes[:-1])))
+    monkeypatch.setattr(tape, "raw_stream", lambda index: 0)
     monkeypatch.setattr(launch, "side_by_side", lambda device: nullcontext(nullcontext()))
     monkeypatch.setattr(tape, "capturing", lambda: capturing)
     return launched

@@ -10,7 +10,7 @@ from subtree_attention import Graph, subtree_attention
 from subtree_attention.ops import backends, library, walk
 from subtree_attention.ops.definition import kernel_similarity
 from subtree_attention.ops.kernels import cuda
-from subtree_attention.ops.kernels.cuda import CudaKernel, compiler, ends, schedule
+from subtree_attention.ops.kernels.cuda import CudaKernel, compiler, ends, schedule, tape
 from subtree_attention.ops.kernels.cuda.layout import WARP, Layout, lay_out
 from tests.ops.cases import (
     FLOAT64_ERROR,
@@ -81,7 +81,7 @@ class TestWithoutAGPU:
     def test_the_ends_compile(self, elu):
         needs_nvrtc()
         source = files(cuda).joinpath("ends.cu").read_text()
-        macros = dict(ends._macros(torch.float64, 3, 7, 5, 4, elu))
+        macros = dict(ends.macros(torch.float64, 3, 7, 5, 4, elu))
         code = compiler.compile_source(source, macros, "90")[0]
         assert all(name in code for name in (b"prepare", b"unmap", b"sum_products"))
 
@@ -266,8 +266,9 @@ class TestOnAGPU:
 
     @pytest.mark.parametrize("hops", [0, 1, 3, 10, 20])
     @pytest.mark.parametrize("weighted", [False, True])
-    def test_passes_that_are_played_again(self, hops, weighted):
+    def test_passes_that_are_played_again(self, hops, weighted, monkeypatch):
         """From the third call on, of tensors of the same shapes."""
+        monkeypatch.setattr(tape, "PATIENCE", 1)
         walked = hub_graph()
         for seed in range(4):
             weights = hops if weighted else None
@@ -276,8 +277,9 @@ class TestOnAGPU:
             with torch.no_grad():
                 assert_all_close(*([o] for o in both_outputs(inputs, walked, hops)), FLOAT64_ERROR)
 
-    def test_two_outputs_wait_for_their_gradients(self):
+    def test_two_outputs_wait_for_their_gradients(self, monkeypatch):
         """What a pass keeps is its own, also where the next is played before it is asked for."""
+        monkeypatch.setattr(tape, "PATIENCE", 1)
         walked = hub_graph()
         inputs = [random_inputs(60, 4, 5, (16, 7), seed=seed).to("cuda") for seed in range(4)]
         outs = [both_outputs(each, walked, 5) for each in inputs]

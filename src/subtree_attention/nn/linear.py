@@ -149,7 +149,9 @@ def joint_gradients(
 ) -> tuple[Tensor | None, Sequence[Tensor], Sequence[Tensor]]:
     """What `joint_product` gives back to x, to each weight and to each bias."""
     sizes = [part.size(1) * part.size(2) for part in grads]
-    grad = torch.cat([part.flatten(1) for part in grads], dim=1)
+    grad = None if torch.is_grad_enabled() else ops.joined(grads)
+    if grad is None:
+        grad = torch.cat([part.flatten(1) for part in grads], dim=1)
     grad_x = grad @ weight if for_x else None
     return grad_x, (grad.t() @ x).split(sizes), grad.sum(0).split(sizes) if with_bias else ()
 

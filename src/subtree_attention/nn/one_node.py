@@ -124,7 +124,8 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (x, *tensors), made = ctx.saved_tensors[: ctx.given], ctx.saved_tensors[ctx.given :]
+        saved = ctx.saved_tensors
+        (x, *tensors), made = saved[: ctx.given], saved[ctx.given :]
         if torch.is_grad_enabled() or ops.is_watched(grad):
             return None, *_gradients_one_by_one(ctx, grad, x, tensors)
         joint, query, key, value, kept, *flat = made

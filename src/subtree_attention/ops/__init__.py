@@ -25,6 +25,7 @@ from .inputs import (
     check_state_bytes,
     full_precision,
     is_watched,
+    joined,
     map_features,
     one_dtype,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "full_precision",
     "gated",
     "is_watched",
+    "joined",
     "map_features",
     "one_dtype",
     "recurrence",

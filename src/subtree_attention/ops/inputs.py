@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -35,6 +36,20 @@ def is_watched(tensor: Tensor) -> bool:
         or feature_maps.transformed()
         or torch._C._get_tracing_state() is not None
     )
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor | None:
+    """The tensor [N, W] whose rows these parts [N, H, .] are, one after the other, if they are."""
+    first, width, place = parts[0], sum(part.size(1) * part.size(2) for part in parts), 0
+    start, size = first.data_ptr(), first.element_size()
+    for part in parts:
+        if part.stride(0) != width or part.data_ptr() != start + place * size:
+            return None
+        place += part.size(1) * part.size(2)
+    rows = len(first)
+    if first.untyped_storage().nbytes() != rows * width * size:
+        return None
+    return first.as_strided((rows, width), (width, 1), 0)
 
 
 def check_eps(eps: float) -> float:

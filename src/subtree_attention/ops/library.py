@@ -18,7 +18,7 @@ from ..graph import Graph
 from . import walk
 from .backends import BACKENDS
 from .gates import gated
-from .inputs import full_precision, is_watched
+from .inputs import full_precision, is_watched, joined
 from .kernels import Kernel, Operands, Sizes
 
 
@@ -65,10 +65,11 @@ class Plan(NamedTuple):
 
     @staticmethod
     def of(options: Options, matrices: Matrices, sizes: Sizes) -> Plan:
-        kernel, walkables = options.kernel, _walkables(options, matrices)
-        ways = partial(_forward, options, walkables), partial(_backward, options, walkables)
-        both = [*matrices[0], *matrices[1]]
-        return Plan(options, matrices, *(kernel.repeated(way, sizes, both) for way in ways))
+        walkables, both = _walkables(options, matrices), [*matrices[0], *matrices[1]]
+        ways: list[Any] = [partial(way, options, walkables) for way in (_forward, _backward)]
+        if options.state_bytes is None:
+            ways = [options.kernel.repeated(way, sizes, both) for way in ways]
+        return Plan(options, matrices, *ways)
 
 
 def run(
@@ -91,7 +92,7 @@ def run(
         hop_weights, gate = gated(hop_weights, gate), None
     inputs, watched = [query, key, value], is_watched(value)
     apart = BACKENDS[backend].takes_rows_apart and not watched
-    if not (apart and _fill_their_memory(inputs)):
+    if not apart or joined(inputs) is None:
         # Before autograd saves them: a slice would keep alive all that it was cut from.
         inputs = [tensor.contiguous() for tensor in inputs]
     inputs += [tensor for tensor in (hop_weights, gate) if tensor is not None]
@@ -112,18 +113,6 @@ def plan_of(graph: Graph, options: Options, key: Tensor, value: Tensor, training
         settled = _settle(graph, options, key, value, training)
         plans[place] = Plan.of(*settled, options.sizes(key, value))
     return plans[place]
-
-
-def _fill_their_memory(tensors: Sequence[Tensor]) -> bool:
-    """Whether they are parts of the rows of one tensor, which has nothing else in its rows."""
-    row = sum(tensor.size(1) * tensor.size(2) for tensor in tensors)
-    first, size = tensors[0], tensors[0].element_size()
-    start, place = first.data_ptr(), 0
-    for tensor in tensors:
-        if tensor.stride(0) != row or tensor.data_ptr() != start + place * size:
-            return False
-        place += tensor.size(1) * tensor.size(2)
-    return first.untyped_storage().nbytes() == len(first) * row * size
 
 
 def _no_plans(graph: Graph) -> dict[Any, Plan]:
@@ -246,7 +235,7 @@ def backward(
     options = Options(hops, eps, backend, states, state_bytes, phi, keep)
     both = _walkables(options, (matrix, transpose))
     grads = _backward(options, both, grad.contiguous(), kept, *inputs)
-    return [each for each in grads if each is not None]
+    return [each.contiguous() for each in grads if each is not None]  # no parts of one tensor
 
 
 @backward.register_fake

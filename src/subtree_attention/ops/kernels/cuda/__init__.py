@@ -36,6 +36,9 @@ from .schedule import Scheduled, graph_schedule
 LOT = 16
 """In inference the read-outs of at most so many hops exist at a time."""
 
+MOST_HOPS = 16
+"""Passes of more hops are not written down to be played again."""
+
 BLOCK_BYTES, LEAST_COLUMNS = 2**26, 12
 """Columns of a state walk together up to this size, but so many in any case; the rest follows."""
 
@@ -50,7 +53,8 @@ this share of what it gathers."""
 _HOP = launch.structure(  # as in kernels.cu
     pointers="rows pieces col weight old_state left right own other new_state readout dot partial "
     "arrived",
-    ints="num_rows num_pieces num_nodes first_column add_own readout_width readout_adds dot_planes",
+    ints="num_rows num_pieces num_nodes first_column add_own readout_width readout_row "
+    "readout_adds dot_planes",
 )
 _KEPT = launch.structure(  # as in kernels.cu
     pointers="states others dot", ints="num_states num_nodes first_column adds"
@@ -108,8 +112,8 @@ class CudaKernel(Kernel):
         return matrix, [*graph.transpose(dtype), *graph.cached("cuda schedule back", make)]
 
     @staticmethod
-    def matrix(tensors: Sequence[Tensor]) -> Scheduled:
-        return Scheduled(*tensors)
+    def matrix(tensors: Sequence[Tensor]) -> Rows:
+        return Rows(Scheduled(*tensors))
 
     @staticmethod
     def repeated(work: Pass, sizes: Sizes, matrices: Sequence[Tensor]) -> Pass:
@@ -117,8 +121,8 @@ class CudaKernel(Kernel):
         parts = len(Scheduled._fields)
         each = [Scheduled(*matrices[i : i + parts]) for i in range(0, len(matrices), parts)]
         filling = fills_gpu(each[0].col.numel(), sizes.heads * sizes.channels, sizes.columns - 1)
-        if filling and sizes.hops > 1:  # large states, of which a tape would hold all at a time
-            return work
+        if (filling and sizes.hops > 1) or sizes.hops > MOST_HOPS:
+            return work  # a tape would hold all states at a time, and the GPU is busy anyway
         pieces = max(matrix.pieces.size(0) for matrix in each)
         count, device = pieces * sizes.columns * sizes.heads, matrices[0].device
         return tape.Repeated(work, count, device, matrices)
@@ -144,7 +148,7 @@ class CudaKernel(Kernel):
         shape = (*self.query.shape[1:], self.width, columns)
         return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
 
-    def blocks(self, matrix: Scheduled) -> Iterator[_Block]:
+    def blocks(self, matrix: Rows) -> Iterator[_Block]:
         if self.query.numel() and self.hops:
             size = self.block_columns()
             for first in range(0, self.width, size):
@@ -200,9 +204,9 @@ class CudaKernel(Kernel):
         planes = max(layout.slices for layout in layouts)
         return Dots(self.query.new_empty(planes, *self.query.shape))
 
-    def two_walks(self, matrix: Scheduled) -> AbstractContextManager[AbstractContextManager[Any]]:
+    def two_walks(self, matrix: Rows) -> AbstractContextManager[AbstractContextManager[Any]]:
         channels = self.query.size(1) * self.query.size(2)
-        filling = fills_gpu(matrix.col.numel(), channels, self.width - 1)
+        filling = fills_gpu(matrix.entries, channels, self.width - 1)
         # Outside of a captured graph, small walks wait for the host, and a second stream costs it.
         self.beside = bool(self.hops and self.query.numel()) and not filling and tape.capturing()
         device = self.query.device
@@ -210,35 +214,45 @@ class CudaKernel(Kernel):
 
     def turn_back(self) -> None:
         if not self.beside:  # the other walk can use the room
-            self.grad_query = self.ends.unmap(self.dot_query, self.query)
-            del self.dot_query
+            self._unmap_query()
         self.dot_key = self.dots()
+
+    def _unmap_query(self) -> None:
+        self.ends.unmap(self.dot_query, self.query, self.grads.query)
+        del self.dot_query
 
     def gradients(self) -> tuple[Tensor | None, ...]:
         if self.beside:
-            self.grad_query = self.ends.unmap(self.dot_query, self.query)
-        grad_key = self.ends.unmap(self.dot_key, self.key)
-        grads = self.grad_query, grad_key, self.grads.value, self.grads.hop_weights
-        return grads if self.ends.gate is None else (*grads, self.grads.gate)
+            self._unmap_query()
+        self.ends.unmap(self.dot_key, self.key, self.grads.key)
+        found = self.grads
+        grads = found.query, found.key, found.value, found.hop_weights
+        return grads if self.ends.gate is None else (*grads, found.gate)
 
 
 class _Block:
     """Columns of the states that walk together."""
 
-    def __init__(self, run: CudaKernel, matrix: Scheduled, first_column: int, columns: int) -> None:
-        self.run, self.matrix, self.first_column, self.columns = run, matrix, first_column, columns
+    def __init__(self, run: CudaKernel, rows: Rows, first_column: int, columns: int) -> None:
+        self.run, self.rows, self.first_column, self.columns = run, rows, first_column, columns
 
     @cached_property
-    def from_factors(self) -> _Hop:
-        return self._hops(factors=True)
+    def from_factors(self) -> Layout:
+        return self.run.layout(self.columns, True)
 
     @cached_property
-    def from_state(self) -> _Hop:
-        return self._hops(factors=False)
+    def from_state(self) -> Layout:
+        return self.run.layout(self.columns, False)
 
-    def _hops(self, factors: bool) -> _Hop:
-        layout = self.run.layout(self.columns, factors)
-        return _Hop(layout, self.matrix, self.run.query.dtype, first_column=self.first_column)
+    @cached_property
+    def meeting(self) -> dict[str, Tensor]:
+        """Where the pieces of a long row meet: their sums, and how many have arrived."""
+        query, pieces = self.run.query, self.rows.pieces
+        heads, channels = query.shape[1:]
+        return {
+            "partial": query.new_empty(pieces, self.columns, heads * channels),
+            "arrived": tape.zeros(pieces * self.columns * heads, query.device),
+        }
 
     def room(self) -> Tensor:
         query = self.run.query
@@ -259,16 +273,16 @@ class _Block:
     def first(self, exchange: Exchange, place: Place) -> None:
         self.left, self.right = exchange(self.run.key), exchange(self.run.ones)
 
-    def step(self, matrix: Scheduled, old: Tensor | None, new: Tensor | None, hop: int) -> Any:
+    def step(self, matrix: Rows, old: Tensor | None, new: Tensor | None, hop: int) -> Any:
         run = self.run
         readout = run.readouts[(hop - 1) % len(run.readouts)]
-        parts = {"own": run.query, "readout": readout, "readout_width": run.width}
-        self._hop(old, new, None, **parts)
+        places = {"readout": readout, "readout_width": run.width, "readout_row": readout.stride(0)}
+        self._hop(old, new, None, own=run.query, **places)
         run.combine_lot(hop)
         return new
 
     def step_for_query(
-        self, matrix: Scheduled, old: Tensor | None, new: Tensor | None, hop: int
+        self, matrix: Rows, old: Tensor | None, new: Tensor | None, hop: int
     ) -> Tensor | None:
         other = self.run.grads.readouts[hop - 1]
         self._hop(old, new, self.run.dot_query, other=other)
@@ -277,40 +291,37 @@ class _Block:
     def last_gradient(self, exchange: Exchange, place: Place) -> None:
         self.left, self.right = exchange(self.run.query), exchange(self.run.grads.readouts[-1])
 
-    def step_back(self, transpose: Scheduled, old: Tensor | None, new: Tensor, hop: int) -> Tensor:
+    def step_back(self, transpose: Rows, old: Tensor | None, new: Tensor, hop: int) -> Tensor:
         other = self.run.grads.readouts[hop - 1]
         self._hop(old, new, None, own=self.run.query, other=other, add_own=True)
         return new
 
-    def home(self, transpose: Scheduled, old: Tensor | None) -> None:
-        value = self.run.grads.value
-        parts = {"readout": value, "readout_width": value.size(-1), "readout_adds": True}
-        own, other = self.run.key, self.run.ones
-        self._hop(old, None, self.run.dot_key, own=own, other=other, **parts)
+    def home(self, transpose: Rows, old: Tensor | None) -> None:
+        value, own, other = self.run.grads.value, self.run.key, self.run.ones
+        places = {"readout": value, "readout_width": value.size(2), "readout_row": value.stride(0)}
+        self._hop(old, None, self.run.dot_key, own=own, other=other, readout_adds=True, **places)
 
     def _hop(self, old: Tensor | None, new: Tensor | None, dots: Dots | None, **parts: Any) -> None:
         """One hop from `old`, or from the factors; the parts are fields of `Hop` in kernels.cu."""
-        hop = self.from_state
+        layout = self.from_state if old is not None else self.from_factors
         if old is None:
-            hop, parts["left"], parts["right"] = self.from_factors, self.left, self.right
+            parts["left"], parts["right"] = self.left, self.right
         if dots is not None:
             parts["dot"], parts["dot_planes"] = dots.planes, dots.filled
-            dots.filled = max(dots.filled, hop.layout.slices)
-        hop(old_state=old, new_state=new, **parts)
+            dots.filled = max(dots.filled, layout.slices)
+        column = self.first_column
+        self.rows.hop(
+            layout, first_column=column, old_state=old, new_state=new, **self.meeting, **parts
+        )
 
     def read_kept(self) -> None:
         """dq += sum over kept states and their columns."""
-        run, layout, dots, states = (
-            self.run,
-            self.from_state.layout,
-            self.run.dot_query,
-            self._kept(),
-        )
-        threads = layout.threads
-        launch.Bound("kernels.cu", layout.macros, _KEPT, run.query.device)(
+        run, dots, states, layout = self.run, self.run.dot_query, self._kept(), self.from_state
+        module = launch.module("kernels.cu", layout.macros, run.query.device)
+        launch.Bound(module, _KEPT)(
             "dot_kept",
-            (ceil(run.query.numel() / layout.vector / threads), 1, 1),
-            threads,
+            (ceil(run.query.numel() / layout.vector / layout.threads), 1, 1),
+            layout.threads,
             states=states,
             others=run.grads.readouts[1:-1],
             dot=dots.planes,
@@ -322,37 +333,34 @@ class _Block:
         dots.filled = max(dots.filled, 1)
 
 
-class _Hop:
-    """Hops of one layout over the rows of one matrix, with room where the pieces of a long row
-    meet: their sums, and how many have arrived."""
+class Rows:
+    """The rows of a matrix that is walked on, bound once to the kernels of each layout."""
 
-    def __init__(self, layout: Layout, matrix: Scheduled, dtype: torch.dtype, **parts: int) -> None:
-        num_rows, num_pieces = matrix.rows.size(0), matrix.pieces.size(0)
-        self.layout, self.grid = layout, layout.grid(num_rows + num_pieces)
-        device, counters = matrix.col.device, num_pieces * layout.slices * layout.heads
-        # Held here: the kernels know addresses only.
-        self.partial = torch.empty(num_pieces, layout.block, layout.row, dtype=dtype, device=device)
-        self.arrived = tape.zeros(counters, device)
-        self.kernels = launch.Bound(
-            "kernels.cu",
-            layout.macros,
+    def __init__(self, matrix: Scheduled) -> None:
+        self.matrix, self.entries = matrix, matrix.col.numel()
+        self.pieces, self.items = matrix.pieces.size(0), matrix.rows.size(0) + matrix.pieces.size(0)
+        self.bound: dict[Layout, tuple[launch.Bound, tuple[int, int, int]]] = {}
+
+    def hop(self, layout: Layout, **parts: Any) -> None:
+        """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
+        if layout not in self.bound:
+            self.bound[layout] = self._bind(layout), layout.grid(self.items)
+        kernels, grid = self.bound[layout]
+        kernels("walk", grid, layout.threads, **parts)
+
+    def _bind(self, layout: Layout) -> launch.Bound:
+        matrix = self.matrix
+        return launch.Bound(
+            launch.module("kernels.cu", layout.macros, matrix.col.device),
             _HOP,
-            device,
             rows=matrix.rows,
             pieces=matrix.pieces,
             col=matrix.col,
             weight=matrix.weight,
-            num_rows=num_rows,
-            num_pieces=num_pieces,
+            num_rows=matrix.rows.size(0),
+            num_pieces=self.pieces,
             num_nodes=matrix.rowptr.numel() - 1,
-            partial=self.partial,
-            arrived=self.arrived,
-            **parts,
         )
-
-    def __call__(self, **parts: Any) -> None:
-        """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
-        self.kernels("walk", self.grid, self.layout.threads, **parts)
 
 
 def product(matrix: Scheduled, dense: Tensor) -> Tensor:
@@ -362,6 +370,9 @@ def product(matrix: Scheduled, dense: Tensor) -> Tensor:
         width = dense.size(1)
         channels = next(d for d in range(min(width, 128), 0, -1) if width % d == 0)
         shape = (width // channels, channels, 1, 1, dense.dtype, dense.dtype)
-        hop = _Hop(lay_out(*shape, factors=False), matrix, dense.dtype)
-        hop(old_state=aligned(dense), new_state=out)
+        layout, rows = lay_out(*shape, factors=False), Rows(matrix)
+        partial = dense.new_empty(rows.pieces, width)
+        arrived = tape.zeros(rows.pieces * layout.slices * layout.heads, dense.device)
+        states = {"old_state": aligned(dense), "new_state": out}
+        rows.hop(layout, partial=partial, arrived=arrived, **states)
     return out

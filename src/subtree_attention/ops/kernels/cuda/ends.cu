@@ -25,14 +25,14 @@ struct Ends {
   real* out;                // [N, H, c], or [K + 1, N, H, c] without weights
   const real* grad;         // of out
   real* grad_readouts;      // [K, N, H, PADDED]
-  real* grad_value;         // [N, H, c], what hop 0 brings
+  real* grad_value;         // [N, H, c], rows grad_row apart, what hop 0 brings
   real* products;           // [K + 1, N, H] = <grad, level>, and
   real* grad_weights;       // [K + 1, H], their sums over nodes: the gradient of the weights
   real* grad_ungated;       // [K + 1, columns]
   real* grad_logits;        // [K, H]
   const real* dot;          // [dot_planes, N, H, d], the gradient of phi in slices
   const real* phi;          // [N, H, d]
-  real* grad_phi;           // [N, H, d], the gradient of what was mapped
+  real* grad_phi;           // [N, H, d], rows grad_row apart, the gradient of what was mapped
   double eps;
   int hops;
   int first_hop;
@@ -42,6 +42,7 @@ struct Ends {
   int query_row;
   int key_row;
   int value_row;
+  int grad_row;
   int dot_planes;
 };
 
@@ -78,7 +79,7 @@ extern "C" __global__ void unmap(const Ends a) {
     const real phi = a.phi[entry];
     sum *= phi > 1 ? real(1) : phi;  // exp(x) below 0, where it is phi itself; 1 above; NaN stays
   }
-  a.grad_phi[entry] = sum;
+  a.grad_phi[entry / ROW * a.grad_row + entry % ROW] = sum;
 }
 
 __device__ real inverse(real denominator) {  // where no walk arrives, the level is 0
@@ -132,9 +133,10 @@ extern "C" __global__ void combine_backward(const Ends a) {
   if (!a.hop_weights) grad += size_t(hop) * a.rows * VALUES;
   real product = 0;
   if (hop == 0) {
+    real* grad_value = a.grad_value + row / HEADS * a.grad_row + head * VALUES;
     for (int x = lane; x < VALUES; x += GROUP) {
       product += grad[x] * a.ones[row * PADDED + x];
-      if (there) a.grad_value[row * VALUES + x] = weight * grad[x];
+      if (there) grad_value[x] = weight * grad[x];
     }
     product = summed(product);
   } else {

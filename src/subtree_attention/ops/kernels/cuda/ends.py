@@ -12,13 +12,14 @@ from torch import Tensor
 
 from .. import Operands
 from . import launch
+from .compiler import Module
 from .layout import padded
 
 _ARGUMENTS = launch.structure(  # as in ends.cu
     pointers="query key value phi_query phi_key ones ungated logits gated readouts hop_weights out "
     "grad grad_readouts grad_value products grad_weights grad_ungated grad_logits dot phi grad_phi",
     doubles="eps",
-    ints="hops first_hop all_hops columns rows query_row key_row value_row dot_planes",
+    ints="hops first_hop all_hops columns rows query_row key_row value_row grad_row dot_planes",
 )
 _REALS = {torch.float32: "float", torch.float64: "double"}
 
@@ -26,9 +27,15 @@ _REALS = {torch.float32: "float", torch.float64: "double"}
 @dataclass(frozen=True)
 class Gradients:
     """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
-    as hop 0 goes, of the hop weights, and of the gate."""
+    as hop 0 goes, of the hop weights, and of the gate; and room for those of query and key.
+
+    Those of query, key and value are parts of the rows of one tensor, as a layer's projection has
+    them: it takes them back without a copy.
+    """
 
     readouts: Tensor
+    query: Tensor
+    key: Tensor
     value: Tensor
     hop_weights: Tensor | None = None
     gate: Tensor | None = None
@@ -66,10 +73,8 @@ class Ends:
         self.group = _group(self.values)
         sizes = self.heads, query.size(2), self.width, self.group
         self.kernels = launch.Bound(
-            "ends.cu",
-            _macros(value.dtype, *sizes, elu),
+            _module(value.dtype, *sizes, elu, value.device),
             _ARGUMENTS,
-            value.device,
             ones=self.ones,
             eps=operands.eps,
             rows=self.rows,
@@ -117,7 +122,7 @@ class Ends:
         """The quotient rule, for all hops."""
         hops, like, weights = readouts.size(0), self.ones, self.hop_weights
         grad_readouts = like.new_empty(hops, *like.shape)
-        grad_value = like.new_empty(self.nodes, self.heads, self.values)
+        query, key, value = self._in_one()
         products = None if weights is None else like.new_empty(hops + 1, *like.shape[:2])
         self._launch(
             "combine_backward",
@@ -127,34 +132,33 @@ class Ends:
             hop_weights=weights,
             grad=grad,
             grad_readouts=grad_readouts,
-            grad_value=grad_value,
+            grad_value=value,
+            grad_row=value.stride(0),
             products=products,
         )
         if weights is None:
-            return Gradients(grad_readouts, grad_value)
+            return Gradients(grad_readouts, query, key, value)
         grad_weights = weights.new_empty(weights.shape)
         parts: dict[str, Any] = {"products": products, "grad_weights": grad_weights}
         self.kernels("sum_products", (self.heads, hops + 1, 1), 256, **parts)
         if self.gate is None or self.given_weights is None:
-            return Gradients(grad_readouts, grad_value, grad_weights)
+            return Gradients(grad_readouts, query, key, value, grad_weights)
         ungated, logits = torch.empty_like(self.given_weights), torch.empty_like(self.gate)
         parts = {"grad_weights": grad_weights, "grad_ungated": ungated, "grad_logits": logits}
         self._launch("gate_backward", hops + 1, **self._gate(), **parts)
-        return Gradients(grad_readouts, grad_value, ungated, logits)
+        return Gradients(grad_readouts, query, key, value, ungated, logits)
 
-    def unmap(self, dots: Dots, phi: Tensor) -> Tensor:
-        """The gradient of what became `phi`, [N, H, d]; it takes the place of the planes."""
-        if dots.filled == 1 and not self.mapped:
-            return dots.planes[0]
-        grad = torch.empty_like(phi)
-        parts: dict[str, Any] = {
-            "dot": dots.planes,
-            "dot_planes": dots.filled,
-            "phi": phi,
-            "grad_phi": grad,
-        }
-        self._launch("unmap", phi.numel(), **parts)
-        return grad
+    def _in_one(self) -> list[Tensor]:
+        """Room for the gradients of query and key [N, H, d] and value [N, H, c], row by row."""
+        channels = self.query.size(2)
+        widths = [self.heads * width for width in (channels, channels, self.values)]
+        parts = self.ones.new_empty(self.nodes, sum(widths)).split(widths, dim=1)
+        return [part.view(self.nodes, self.heads, -1) for part in parts]
+
+    def unmap(self, dots: Dots, phi: Tensor, grad: Tensor) -> None:
+        """Put the gradient of what became `phi` into `grad`, both [N, H, d]."""
+        parts: dict[str, Any] = {"dot": dots.planes, "dot_planes": dots.filled, "phi": phi}
+        self._launch("unmap", phi.numel(), **parts, grad_phi=grad, grad_row=grad.stride(0))
 
     def _launch(self, name: str, entries: int, times: int = 1, **parts: Any) -> None:
         if entries:
@@ -166,10 +170,23 @@ def _group(values: int) -> int:
     return min(32, 2 ** ceil(log2(max(values, 1))))
 
 
-@cache
-def _macros(
+@cache  # asked for in every pass
+def _module(
+    dtype: torch.dtype,
+    heads: int,
+    channels: int,
+    width: int,
+    group: int,
+    elu: bool,
+    device: torch.device,
+) -> Module:
+    return launch.module("ends.cu", macros(dtype, heads, channels, width, group, elu), device)
+
+
+def macros(
     dtype: torch.dtype, heads: int, channels: int, width: int, group: int, elu: bool
 ) -> launch.Macros:
+    """What the source is specialised by."""
     sizes = {"HEADS": heads, "CHANNELS": channels, "WIDTH": width, "PADDED": padded(width)}
     return (("REAL", _REALS[dtype]), *sizes.items(), ("GROUP", group), ("ELU", int(elu)))
 

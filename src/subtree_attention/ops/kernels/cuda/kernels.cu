@@ -83,6 +83,14 @@ template <> struct Word<16> {
   }
 };
 
+template <> struct Word<32> {
+  Word<16> at[2];
+  __device__ void load(const void* p) {
+    at[0].load(p);
+    at[1].load(static_cast<const char*>(p) + 16);
+  }
+};
+
 template <typename T>
 __device__ Pack<T> load_now(const T* address) {
   Word<sizeof(Pack<T>)> word;
@@ -103,7 +111,7 @@ struct Hop {
   const real* own;          // [N, H, d] and
   const real* other;        // [N, H, PADDED] of the row itself, for what follows
   stored* new_state;        // [N, BLOCK, H * d]
-  real* readout;            // [N, H, readout_width] (+)= own . new over key channels
+  real* readout;            // [N, H, readout_width], nodes readout_row apart, (+)= own . new
   real* dot;                // [planes, N, H, d] (+)= other . new over the columns of a slice
   real* partial;            // [num_pieces, BLOCK, H * d] sums of pieces
   int* arrived;             // [num_pieces, slices, H] pieces of a row so far; 0 before and after
@@ -113,6 +121,7 @@ struct Hop {
   int first_column;  // of the state's columns among all e
   int add_own;       // new += own (x) other
   int readout_width;
+  int readout_row;
   int readout_adds;
   int dot_planes;  // planes of dot that hold something already
 };
@@ -339,7 +348,8 @@ __device__ void read(const Hop& hop, const Lane& lane, int node, const Channels&
     }
     const int column = lane.column(hop, x);
     if (x % HEAD_LANES == lane.member && lane.owns(x) && column < hop.readout_width) {
-      real* address = hop.readout + (size_t(node) * HEADS + lane.head) * hop.readout_width + column;
+      real* address = hop.readout + size_t(node) * hop.readout_row + lane.head * hop.readout_width;
+      address += column;
       *address = hop.readout_adds ? *address + all : all;
     }
   }

@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .compiler import Grid, Module
 from .tape import Launch, note
@@ -22,26 +21,24 @@ from .tape import Launch, note
 Macros = tuple[tuple[str, str | int], ...]
 
 
+@cache
+def module(file: str, macros: Macros, device: torch.device) -> Module:
+    """A source of this folder, specialised by macros, on a device."""
+    source = files(__package__).joinpath(file).read_text(encoding="utf-8")
+    return Module(source, dict(macros), device)
+
+
 class Bound:
-    """The kernels of a source, specialised, on a device; and the arguments that stay the same.
+    """The kernels of a source, and the arguments that stay the same over some launches.
 
     Args:
-        file: the source, in this folder.
-        macros: what it is specialised by.
+        module: the source, compiled.
         kind: the structure of its kernels' arguments.
-        device: where it runs.
         parts: fields of the arguments, for all launches.
     """
 
-    def __init__(
-        self,
-        file: str,
-        macros: Macros,
-        kind: type[ctypes.Structure],
-        device: torch.device,
-        **parts: Any,
-    ) -> None:
-        self.module, self.kind, self.block = _module(file, macros, device), kind, kind()
+    def __init__(self, module: Module, kind: type[ctypes.Structure], **parts: Any) -> None:
+        self.module, self.kind, self.block = module, kind, kind()
         _fill(self.block, parts)
 
     def __call__(self, name: str, grid: Grid, threads: int, **parts: Any) -> None:
@@ -53,16 +50,13 @@ class Bound:
         note(Launch(self.module, name, grid, threads, block))
 
 
+_NUMBERS = (int, bool, float, type(None))
+
+
 def _fill(block: ctypes.Structure, parts: dict[str, Any]) -> None:
     """Set fields: pointers are tensors' addresses, None is a null pointer."""
     for name, part in parts.items():
-        setattr(block, name, part.data_ptr() if isinstance(part, Tensor) else part)
-
-
-@cache
-def _module(file: str, macros: Macros, device: torch.device) -> Module:
-    source = files(__package__).joinpath(file).read_text(encoding="utf-8")
-    return Module(source, dict(macros), device)
+        setattr(block, name, part if type(part) in _NUMBERS else part.data_ptr())
 
 
 def structure(pointers: str, doubles: str = "", ints: str = "") -> type[ctypes.Structure]:

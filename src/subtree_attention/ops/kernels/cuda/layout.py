@@ -17,11 +17,13 @@ STATE_REGISTERS, FACTOR_REGISTERS = 16, 48
 it gathers from a state, so that many neighbours are in flight; many from factors, since each slice
 reads them again."""
 
+WIDEST_HALF = 8
+
 STATE_LOADS, FACTOR_LOADS = 64, 32
 """Numbers that a lane has in flight at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `lay_out` makes each once
 class Layout:
     """The macros of `kernels.cu`, lower case, and the launch grid that follows from them."""
 
@@ -50,7 +52,7 @@ class Layout:
         """H d, numbers in one column of a node."""
         return self.heads * self.channels
 
-    @property
+    @cached_property
     def slices(self) -> int:
         """Slices that the columns are cut into."""
         return ceil(self.block / self.columns)
@@ -78,7 +80,8 @@ def lay_out(
 ) -> Layout:
     """Lanes for `block` of `width` columns of heads x channels, from a state or from factors."""
     single = dtype == torch.float32
-    vector = next(v for v in (4, 2, 1) if v <= (4 if single else 2) and channels % v == 0)
+    widest = WIDEST_HALF if not factors and state_dtype == torch.bfloat16 else 4 if single else 2
+    vector = next(v for v in (8, 4, 2, 1) if v <= widest and channels % v == 0)
     per_lane = ceil(channels / (vector * WARP))
     head_lanes = ceil(channels / (vector * per_lane))
     held = per_lane * vector  # in one column

@@ -45,6 +45,7 @@ _VIEWS = {
     _aten.detach.default,
     _aten.select.int,
     _aten.slice.Tensor,
+    _aten.split_with_sizes.default,
     _aten.view.default,
     _aten.view.dtype,
 }
@@ -258,10 +259,13 @@ def _address(array: np.ndarray) -> int:
     return array.__array_interface__["data"][0]
 
 
-class Repeated:
-    """A pass that is written down when it is done for the second time, and played from then on.
+PATIENCE = 10
+"""A pass is done so often before it is written down: the graph of a mini-batch is walked on a few
+times and not again."""
 
-    Not before: a graph of a mini-batch is walked on once.
+
+class Repeated:
+    """A pass that is written down when it has been done often enough, and played from then on.
 
     Args:
         work: the pass.
@@ -276,11 +280,11 @@ class Repeated:
         self.work, self.count, self.device, self.lasting = work, count, device, lasting
         self.tape: Tape | None = None
         self.problem: str | None = None
-        self.is_first = True
+        self.done = 0
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor | None]:
-        if self.is_first or self.problem or capturing():
-            self.is_first = False
+        if self.done < PATIENCE or self.problem or capturing():
+            self.done += 1
             return self.work(*inputs)
         if self.tape is None:
             return self._record(inputs)
