@@ -28,6 +28,12 @@ def test_settings_that_are_not_there_have_their_defaults() -> None:
     assert Config.from_dict({"graph": "cora", "hops": 7}) == Config.of("cora", hops=7)
 
 
+def test_a_setting_that_came_later_has_its_default_in_files_of_before() -> None:
+    before = recipe("cora").to_dict()
+    del before["fit"]["precision"]
+    assert Config.from_dict(before) == recipe("cora", precision="full")
+
+
 def test_a_record_and_a_summary_are_upgraded_once() -> None:
     record = upgrade("record", {"graph": "cora", "config": FLAT})
     assert Config.from_dict(record["config"]) == recipe("cora")

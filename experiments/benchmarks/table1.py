@@ -18,20 +18,11 @@ from pathlib import Path  # noqa: E402
 
 import torch  # noqa: E402
 
-from experiments.benchmarks.script import leave, parser  # noqa: E402
-from subtree_attention import datasets  # noqa: E402
-from subtree_attention.config import Config  # noqa: E402
-from subtree_attention.datasets import Dataset  # noqa: E402
-from subtree_attention.runs.environment import choose_device, environment  # noqa: E402
+from experiments.benchmarks.script import GRAPHS, leave, parser, prepare  # noqa: E402
+from subtree_attention.runs.environment import environment  # noqa: E402
 from subtree_attention.train.fit import fit  # noqa: E402
+from subtree_attention.train.jobs import Place  # noqa: E402
 from subtree_attention.train.recipes import recipe  # noqa: E402
-
-# Those that train longest come first: meanwhile the others are prepared.
-GRAPHS = ["computer", "cs", "physics", "pubmed", "photo", "actor", "deezer", "cora", "citeseer"]
-
-
-def prepare(config: Config) -> Dataset:
-    return datasets.load(config.data.graph).encoded(config.data.encoding)
 
 
 def main() -> None:
@@ -40,7 +31,7 @@ def main() -> None:
     options.add_argument("--runs", type=int, help="instead of the protocol's")
     options.add_argument("--together", type=int, help="runs that share the GPU at a time")
     arguments = options.parse_args()
-    device = choose_device(arguments.device)
+    place = Place.of(arguments.device, arguments.together)
     changes = {} if arguments.runs is None else {"runs": arguments.runs}
     configs = {name: recipe(name, **changes) for name in arguments.graphs}
 
@@ -55,8 +46,7 @@ def main() -> None:
         for name, config in configs.items():
             data = prepare(config) if name == first else prepared[name].result()
             ready = time.perf_counter() - START
-            where = {"device": str(device), "together": arguments.together}
-            result = fit(config, Path(folder) / name, data=data, **where)
+            result = fit(config, Path(folder) / name, data=data, device=place)
             ended = time.perf_counter() - START
             scores = {**result.to_dict(), "config": config.to_dict()}
             results[name] = {**scores, "ready": round(ready, 2), "ended": round(ended, 2)}
@@ -65,9 +55,11 @@ def main() -> None:
     seconds = round(time.perf_counter() - START, 2)
     runs = sum(len(result["runs"]) for result in results.values())
     epochs = sum(run["epochs"] for result in results.values() for run in result["runs"])
-    print(f"{runs} runs, {epochs} epochs in {seconds:.1f} s on {environment(device)['device']}")
+    print(
+        f"{runs} runs, {epochs} epochs in {seconds:.1f} s on {environment(place.device)['device']}"
+    )
     summary = {"seconds": seconds, "runs": runs, "epochs": epochs}
-    leave(arguments.out, {**summary, "graphs": results}, device)
+    leave(arguments.out, {**summary, "graphs": results}, place.device)
 
 
 if __name__ == "__main__":

@@ -186,6 +186,15 @@ class FitSettings(Settings):
     patience: int = option(
         200, "Epochs without a better validation score before a run stops.", least=1
     )
+    precision: str = option(
+        "full",
+        "Of the states that walk from hop to hop in training: full, or bf16, rounded, which saves "
+        "time and memory on a GPU where the graph is large. Not on a CPU.",
+        words={
+            "full": "states of the walk as precise as the weights",
+            "bf16": "states of the walk rounded to bfloat16 between hops",
+        },
+    )
 
 
 MODELS: dict[str, type[Settings]] = {STAGNNSettings.name: STAGNNSettings}
@@ -216,6 +225,11 @@ class Config:
             if wrong or (part not in kinds and not some.name):  # a model and a task have one
                 hint = "Config.of(graph, hops=5) makes a configuration of plain settings"
                 raise TypeError(f"{part} must be settings, got {_check.said(some)}: {hint}")
+        if self.fit.precision != "full" and not self.walks:
+            raise ValueError(
+                f"precision='{self.fit.precision}' rounds the states of a walk, which neither "
+                "exact softmax attention nor a model without hops has: use precision='full'"
+            )
 
     @classmethod
     def of(cls, graph: str, **settings: Any) -> Config:
@@ -241,6 +255,11 @@ class Config:
     def transition(self) -> str:
         """How messages walk; the paper's way for a model that has no say in it."""
         return getattr(self.model, "transition", "rw")
+
+    @property
+    def walks(self) -> bool:
+        """Whether states walk from hop to hop."""
+        return hasattr(self.model, "hops") and getattr(self.model, "feature_map", "") != "softmax"
 
     def flat(self) -> dict[str, Any]:
         """Every setting by its plain name."""

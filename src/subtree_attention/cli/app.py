@@ -110,7 +110,7 @@ def setting_options(kind: type[Settings], panel: str) -> Options:
 def _help(about: Any) -> str:
     """What a setting is, and the values it may have; a help that ends with a stop says them."""
     help, names = about.metadata["help"], list(about.metadata["words"] or ())
-    if names:
+    if names and not help.endswith("."):
         return f"{help}: {', '.join(names[:-1])} or {names[-1]}."
     return help if help.endswith(".") else f"{help}, at most {about.metadata['most']:,}."
 

@@ -103,6 +103,7 @@ def train(
         budget = tables.pop("tune", None)
         dataset, config = _own_graph(settings, budget, **tables)
         if budget:
+            where.check(config)  # before a folder is made
             out = out or files.new_folder(config.data.graph)
             config = _tuned(config, dataset, out, budget, where)
     else:

@@ -6,7 +6,7 @@ from .everywhere import GlobalAttention, global_attention
 from .features import SparseFeatures, as_features
 from .heads import HeadGate, HeadMix
 from .linear import Linear, project
-from .models import BUILDERS, STAGNN, build, parameter_groups
+from .models import BUILDERS, STAGNN, build, parameter_groups, set_states
 
 __all__ = [
     "BUILDERS",
@@ -23,4 +23,5 @@ __all__ = [
     "global_attention",
     "parameter_groups",
     "project",
+    "set_states",
 ]

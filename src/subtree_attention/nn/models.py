@@ -40,7 +40,7 @@ class STAGNN(nn.Module):
         heads: number of attention heads.
         dropout: share dropped, the same in all three places.
         eps: added to every denominator.
-        options: any other of :class:`STAConv`, such as `feature_map`, `gate` or `backend`.
+        options: any other of :class:`STAConv`, such as `feature_map`, `gate` or `states`.
 
     Shapes:
         - x: `[N, in_channels]`, dense or sparse (`torch.sparse_csr`, :class:`SparseFeatures`)
@@ -148,6 +148,13 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def set_states(model: nn.Module, states: str) -> None:
+    """Let all STA layers of a model have states of this precision: see :class:`STAConv`."""
+    for module in model.modules():
+        if isinstance(module, STAConv):
+            module.states = states
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def check_states(states: str, device: torch.device, dtype: torch.dtype) -> None:
     if device.type == "cpu":
         raise ValueError(
             f"states='{states}' saves traffic to a GPU's memory; on a CPU it would only cost "
-            "precision: use states='full'"
+            "precision: use states='full', or where a layer has it already, layer.states = 'full'"
         )
     if dtype != torch.float32:
         raise ValueError(f"states='{states}' belongs to a computation in float32, not in {dtype}")

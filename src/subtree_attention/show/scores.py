@@ -57,6 +57,9 @@ def show_scores(scores: list[Scores], console: Console) -> None:
         for one in scores
     )
     console.print(_table(headings, rows, f"{plain(run.config.data.graph)}: {metric.label}"))
+    if run.config.fit.precision != "full":
+        rounded = f"trained with {run.config.fit.words('precision')}"
+        console.print(f"{rounded}; scored now without rounding, which may change a few nodes")
 
 
 def show_quality(scores: list[Scores], console: Console) -> None:

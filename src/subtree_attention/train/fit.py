@@ -112,6 +112,7 @@ def fit(
         raise TypeError(f"stop must be a function without arguments, got {_check.said(stop)}")
     watch = Watch() if watch is None else _check.kind("watch", watch, Watch, "a Watch")
     place, out = Place.of(device), None if out is None else _check.path("out", out)
+    place.check(config)
     given = files.may_write(config, out, resume)  # before loading
     dataset = dataset_of(config, given) if data is None else _given(config, data)
     material = Material(dataset.encoded(config.data.encoding), config, place.device)
@@ -248,6 +249,8 @@ def _brief(config: Config) -> Iterator[str]:
         count = getattr(config.model, name, None)
         if count is not None:
             yield f"{count} {name[:-1]}{'s' * (count != 1)}"
+    if config.fit.precision != "full":
+        yield f"states in {config.fit.precision}"
 
 
 def _told(result: RunResult, material: Material) -> str:

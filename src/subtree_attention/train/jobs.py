@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 
 from .. import _check
+from ..config import Config
 from ..runs.environment import choose_device
 from .run import Run
 from .watch import Watch
@@ -50,6 +51,15 @@ class Place:
             return device
         count = TOGETHER if together is None else _check.integer("together", together, 1)
         return cls(choose_device(device), count, _check.flag("capture", capture))
+
+    def check(self, config: Config) -> None:
+        """Refuse what cannot be trained here."""
+        precision = config.fit.precision
+        if precision != "full" and self.device.type == "cpu":
+            raise ValueError(
+                f"precision='{precision}' saves traffic to a GPU's memory; on a CPU it would only "
+                "cost precision: train with --precision full, or on a GPU (--device cuda)"
+            )
 
     def at_a_time(self, captured: bool) -> int:
         """Runs that go on side by side: what the host holds up gains nothing by it."""

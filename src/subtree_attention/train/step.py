@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from ..config import FitSettings
 from ..datasets import Split
 from ..graph import Graph
-from ..nn import parameter_groups
+from ..nn import parameter_groups, set_states
 from ..tasks import NodeClassification
 
 EAGER_EPOCHS = 2
@@ -45,7 +45,7 @@ class Trainer:
         graph: as the model takes it.
         task: what the outputs are for: their loss and their scores.
         outputs: how many numbers the model gives for a node.
-        fit: learning rate and weight decay.
+        fit: learning rate, weight decay, and how precise the states of the walk are.
         capture: replay a CUDA graph instead of calling the model every time.
     """
 
@@ -64,6 +64,8 @@ class Trainer:
     ) -> None:
         self.model, self.x, self.graph = model, x, graph
         self.device = y.device
+        if fit.precision == "bf16":
+            set_states(model, "bfloat16")
         on_gpu = self.device.type == "cuda"
         self.capture = capture and on_gpu
         groups = parameter_groups(model, fit.weight_decay)

@@ -96,6 +96,7 @@ def search(
     folder = default_folder(plan) if out is None else _check.path("out", out)
     check_writable(folder)  # before a graph is read
     config = plan.config({})
+    place.check(config)
     dataset = dataset_of(config, None) if data is None else data  # before a folder is made
     graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
     with opened(plan, folder) as study:

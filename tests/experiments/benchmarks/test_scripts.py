@@ -11,9 +11,14 @@ TINY = {
     "explain": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "pairs": ["digits", "--epochs", "2"],
+    "precision": [
+        *("digits", "--runs", "1", "--epochs", "2", "--precisions", "full,full", "--device", "cpu"),
+        *("--shape", "30,90,4,2", "--rounds", "1", "--processes", "1"),
+    ],
+    "table1": ["digits", "--runs", "1", "--device", "cpu", "--processes", "1", "--together", "2"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
-NAMES = [*TINY, "batches", "busy", "fidelity", "splits", "table1"]
+NAMES = [*TINY, "batches", "busy", "fidelity", "splits"]
 
 
 NEEDS = {"tables": "polars", "explore": "uvicorn"}
@@ -36,6 +41,39 @@ def test_it_leaves_a_file_with_its_results_and_the_environment(
     result = json.loads(out.read_text())
     assert result.pop("environment")["packages"]["torch"]
     assert result
+
+
+def test_the_same_precision_twice_makes_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.json"
+    run(monkeypatch, "precision", *TINY["precision"], "--out", str(out))
+    result = json.loads(out.read_text())
+    assert result["all"] == {"pairs": 1, "mean": 0.0, "error": None}
+    assert list(result["graphs"]) == ["digits", "30,90,4,2 shape"]
+    for graph in result["graphs"].values():
+        assert all(epoch["median"] > 0 for epoch in graph["epoch"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["digits"], "train with --precision full, or on a GPU"),
+        (["digits", "--precisions", "full"], "two precisions are compared"),
+        (["diggits"], "Did you mean 'digits'"),
+    ],
+)
+def test_pairs_that_cannot_be_trained_are_refused_in_words(
+    asked: list[str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        run(monkeypatch, "precision", *asked, "--device", "cpu", "--out", str(tmp_path / "out"))
+    assert words in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -328,6 +328,9 @@ def test_words_are_those_of_the_settings() -> None:
     assert "dropout 0.25" in told["Model"]
     assert "60 % of all nodes for training" in told["Split"]
     assert "60 % of each class" in dict(describe(config, small(own=True)))["Split"]
+    rounded = dict(describe(config.replace(precision="bf16"), small(own=True)))["Training"]
+    assert "rounded to bfloat16 between hops" in rounded
+    assert "bfloat16" not in dict(describe(config, small(own=True)))["Training"]
     alone = config.replace(hops=0)
     assert dict(describe(alone, small(own=True)))["Hops"] == "none: every node by itself"
     exact = config.replace(feature_map="softmax", global_attention=True, hops=1)

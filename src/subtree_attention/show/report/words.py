@@ -75,9 +75,10 @@ def _hops(model: Settings) -> str:
 
 
 def _training(fit: FitSettings, task: Settings) -> str:
+    rounded = "" if fit.precision == "full" else f", {fit.words('precision')}"
     return (
         f"Adam, learning rate {fit.lr:g}, weight decay {fit.weight_decay:g}, "
-        f"{task.words('loss')}; at most {fit.epochs:,} epochs, stopped after {fit.patience:,} "
-        "without a better validation score; the weights of the best epoch are kept; scored by "
-        f"{task.words('metric')}"
+        f"{task.words('loss')}{rounded}; at most {fit.epochs:,} epochs, stopped after "
+        f"{fit.patience:,} without a better validation score; the weights of the best epoch are "
+        f"kept; scored by {task.words('metric')}"
     )
