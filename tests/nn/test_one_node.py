@@ -10,6 +10,9 @@ from subtree_attention.ops.kernels.cuda import tape
 from tests.ops.cases import random_edges
 from tests.ops.emulated_cuda import emulate
 
+# torch's own, where a product is the first thing that a thread does on a GPU.
+pytestmark = pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")
+
 LAYERS = {
     "the default": {},
     "one head, as wide as the output": {"heads": 1},

@@ -129,15 +129,16 @@ def sum_products(macros, *, products, grad_weights, **rest):
 
 
 def gate(macros, *, ungated, logits, gated, columns, **rest):
-    assert columns == ungated.size(1)
+    assert columns == (1 if ungated.dim() == 1 else ungated.size(1))
     gated.copy_(ops.gated(ungated, logits))
 
 
 def gate_backward(macros, *, ungated, logits, grad_weights, grad_ungated, grad_logits, **rest):
     shares = torch.softmax(logits, dim=-1)
     of_weights = torch.cat([grad_weights[:1], grad_weights[1:] * shares])
-    of_shares = grad_weights[1:] * ungated[1:]
-    grad_ungated.copy_(of_weights.sum_to_size(ungated.shape))
+    weights = ungated.view(len(ungated), -1)
+    of_shares = grad_weights[1:] * weights[1:]
+    grad_ungated.copy_(of_weights.sum_to_size(weights.shape).view_as(ungated))
     grad_logits.copy_(shares * (of_shares - (shares * of_shares).sum(-1, keepdim=True)))
 
 

@@ -12,10 +12,10 @@ from tests.ops.emulated_cuda import emulate
 @pytest.mark.parametrize(("hops", "heads"), [(0, 3), (1, 1), (3, 4), (200, 5)])
 def test_a_weight_times_a_share(hops, heads, device):
     random = torch.Generator().manual_seed(hops)
-    weights = torch.randn(hops + 1, 1, generator=random).double().to(device)
+    weights = torch.randn(hops + 1, generator=random).double().to(device)
     logits = (5 * torch.randn(hops, heads, generator=random)).double().to(device)
     table = ops.gated(weights, logits)
-    torch.testing.assert_close(table[1:], weights[1:] * torch.softmax(logits, dim=-1))
+    torch.testing.assert_close(table[1:], weights[1:, None] * torch.softmax(logits, dim=-1))
     torch.testing.assert_close(table[0], weights[0].expand(heads))
 
 
@@ -39,7 +39,8 @@ def check(each, bytes_of_states, hops, backend, device):
     graph = EDGES["directed-weighted"].graph(device=device)
     inputs = random_inputs(graph.num_nodes, 3).to(device)
     random = torch.Generator().manual_seed(5)
-    weights = torch.randn(hops + 1, 3 if each else 1, generator=random).double().to(device)
+    shape = (hops + 1, 3) if each else (hops + 1,)
+    weights = torch.randn(shape, generator=random).double().to(device)
     logits = (3 * torch.randn(hops, 3, generator=random)).double().to(device)
     given = [*inputs.all(), weights.requires_grad_(), logits.requires_grad_()]
     how = "elu", 1e-6, backend, "full", bytes_of_states

@@ -54,8 +54,8 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     layer.lin_query.check(x)
     ops.check_on_graph("query", x, graph)
     ops.walk.check_states(layer.states, x.device, x.dtype)
-    hop_weights, logits = layer.aggregation.hop_weights(), layer.gate.as_softmax()
-    hop = [layer.hop_weights()] if logits is None else [hop_weights, logits]
+    logits = layer.gate.as_softmax()
+    hop = [layer.hop_weights()] if logits is None else [layer.aggregation.alpha, logits]
     mix: Any = layer.head_mix.lin
     mixing = [tensor for tensor in (mix.weight, mix.bias) if tensor is not None] if mix else []
     options = library.Options(layer.hops, layer.eps, backend, layer.states, phi="elu")

@@ -117,15 +117,15 @@ class CudaKernel(Kernel):
 
     @staticmethod
     def repeated(work: Pass, sizes: Sizes, matrices: Sequence[Tensor]) -> Pass:
-        """Written down once where the host may take longer than the kernels."""
+        """Written down where the host may take longer than the kernels."""
         parts = len(Scheduled._fields)
         each = [Scheduled(*matrices[i : i + parts]) for i in range(0, len(matrices), parts)]
         filling = fills_gpu(each[0].col.numel(), sizes.heads * sizes.channels, sizes.columns - 1)
-        if (filling and sizes.hops > 1) or sizes.hops > MOST_HOPS:
-            return work  # a tape would hold all states at a time, and the GPU is busy anyway
+        # A tape holds all states at a time, which are large where the GPU is busy anyway.
+        plays = sizes.hops <= (1 if filling else MOST_HOPS)
         pieces = max(matrix.pieces.size(0) for matrix in each)
         count, device = pieces * sizes.columns * sizes.heads, matrices[0].device
-        return tape.Repeated(work, count, device, matrices)
+        return tape.Repeated(work, count, device, matrices, plays)
 
     @staticmethod
     def kept_hops(hops: int) -> range:
@@ -150,10 +150,11 @@ class CudaKernel(Kernel):
 
     def blocks(self, matrix: Rows) -> Iterator[_Block]:
         if self.query.numel() and self.hops:
-            size = self.block_columns()
+            size = self.block_columns
             for first in range(0, self.width, size):
                 yield _Block(self, matrix, first, min(size, self.width - first))
 
+    @cached_property
     def block_columns(self) -> int:
         """Columns that walk together: all where read-outs have no room until the last is done."""
         if len(self.readouts) < self.hops:
@@ -198,11 +199,15 @@ class CudaKernel(Kernel):
 
     def dots(self) -> Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
-        size = self.block_columns()
+        return Dots(self.query.new_empty(self.planes, *self.query.shape))
+
+    @cached_property
+    def planes(self) -> int:
+        """The most slices that a block has."""
+        size = self.block_columns
         last = (self.width - 1) % size + 1  # a narrower block may have more slices
         layouts = [self.layout(c, factors) for c in {size, last} for factors in (False, True)]
-        planes = max(layout.slices for layout in layouts)
-        return Dots(self.query.new_empty(planes, *self.query.shape))
+        return max(layout.slices for layout in layouts)
 
     def two_walks(self, matrix: Rows) -> AbstractContextManager[AbstractContextManager[Any]]:
         channels = self.query.size(1) * self.query.size(2)

@@ -109,7 +109,7 @@ class Ends:
 
     def _gate(self) -> dict[str, Any]:
         assert self.given_weights is not None
-        columns = self.given_weights.size(1)
+        columns = self.given_weights.size(1) if self.given_weights.dim() > 1 else 1
         return {"ungated": self.given_weights, "logits": self.gate, "columns": columns}
 
     def combine(self, readouts: Tensor, out: Tensor, first_hop: int) -> None:

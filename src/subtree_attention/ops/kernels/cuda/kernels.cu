@@ -83,14 +83,6 @@ template <> struct Word<16> {
   }
 };
 
-template <> struct Word<32> {
-  Word<16> at[2];
-  __device__ void load(const void* p) {
-    at[0].load(p);
-    at[1].load(static_cast<const char*>(p) + 16);
-  }
-};
-
 template <typename T>
 __device__ Pack<T> load_now(const T* address) {
   Word<sizeof(Pack<T>)> word;

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .compiler import Grid, Module
-from .tape import Launch, note
+from .tape import note
 
 Macros = tuple[tuple[str, str | int], ...]
 
@@ -47,7 +47,7 @@ class Bound:
         block = self.kind.from_buffer_copy(self.block)
         _fill(block, parts)
         self.module.launch(name, grid, threads, block)
-        note(Launch(self.module, name, grid, threads, block))
+        note(self.module, name, grid, threads, block)
 
 
 _NUMBERS = (int, bool, float, type(None))

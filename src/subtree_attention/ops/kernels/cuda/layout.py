@@ -17,8 +17,6 @@ STATE_REGISTERS, FACTOR_REGISTERS = 16, 48
 it gathers from a state, so that many neighbours are in flight; many from factors, since each slice
 reads them again."""
 
-WIDEST_HALF = 8
-
 STATE_LOADS, FACTOR_LOADS = 64, 32
 """Numbers that a lane has in flight at most."""
 
@@ -80,8 +78,7 @@ def lay_out(
 ) -> Layout:
     """Lanes for `block` of `width` columns of heads x channels, from a state or from factors."""
     single = dtype == torch.float32
-    widest = WIDEST_HALF if not factors and state_dtype == torch.bfloat16 else 4 if single else 2
-    vector = next(v for v in (8, 4, 2, 1) if v <= widest and channels % v == 0)
+    vector = next(v for v in (4, 2, 1) if v <= (4 if single else 2) and channels % v == 0)
     per_lane = ceil(channels / (vector * WARP))
     head_lanes = ceil(channels / (vector * per_lane))
     held = per_lane * vector  # in one column
@@ -90,6 +87,8 @@ def lay_out(
     )
     if not single:
         registers, loads = registers // 2, loads // 2
+    elif state_dtype == torch.bfloat16 and not factors:  # twice as many in the same bytes
+        registers, loads = registers * 2, loads * 2
     slices = min(ceil(block * held / registers), block)
     columns = ceil(block / slices)
     if factors and slices > 1:

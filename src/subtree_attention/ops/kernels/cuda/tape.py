@@ -62,15 +62,10 @@ class Launch(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):
-    """Writes down what a pass asks of torch and of the driver.
+    """Writes down what a pass asks of torch and of the driver."""
 
-    Args:
-        counters: zeros that kernels leave as zeros, for the pass and whenever it is played.
-    """
-
-    def __init__(self, counters: Tensor) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.counters = counters
         self.allocated: list[Tensor] = []
         """Held until the end, so that no address means two things."""
         self.launches: list[Launch] = []
@@ -95,21 +90,26 @@ class Recorder(TorchDispatchMode):
         super().__exit__(*failure)
 
 
-_PRESENT = threading.local()
+class _Present(threading.local):
+    """What holds in this thread for the pass that it does."""
+
+    recorder: Recorder | None = None
+    counters: Tensor | None = None
 
 
-def note(launch: Launch) -> None:
-    """Called at every launch: whoever records in this thread wants to know."""
-    recorder = getattr(_PRESENT, "recorder", None)
-    if recorder is not None:
-        recorder.launches.append(launch)
+_PRESENT = _Present()
+
+
+def note(*launch: Any) -> None:
+    """Called at every launch, with what makes a `Launch`: whoever records wants to know."""
+    if _PRESENT.recorder is not None:
+        _PRESENT.recorder.launches.append(Launch(*launch))
 
 
 def zeros(count: int, device: torch.device) -> Tensor:
-    """Counters [count] that a kernel finds as zeros and leaves as zeros."""
-    recorder = getattr(_PRESENT, "recorder", None)
-    if recorder is not None:
-        return recorder.counters
+    """Counters, at least so many, that a kernel finds as zeros and leaves as zeros."""
+    if _PRESENT.counters is not None:
+        return _PRESENT.counters
     return torch.zeros(count, dtype=torch.int32, device=device)
 
 
@@ -117,7 +117,7 @@ _LASTING: dict[tuple[torch.device, int], Tensor] = {}
 
 
 def _lasting_zeros(count: int, device: torch.device) -> Tensor:
-    """The same for all that is played on a stream, where one kernel comes after the other."""
+    """The same for all passes on a stream, where one kernel comes after the other."""
     place = device, raw_stream(device.index)
     found = _LASTING.get(place)
     if found is None or found.numel() < count:
@@ -152,6 +152,7 @@ class Tape:
     def __init__(
         self,
         recorder: Recorder,
+        counters: Tensor,
         inputs: Sequence[Tensor],
         made: Sequence[Tensor | None],
         lasting: Sequence[Tensor],
@@ -166,7 +167,7 @@ class Tape:
         self.results = [(each.shape, each.dtype) for each in results]
         self.made = [None if each is None else _made(each, results) for each in made]
 
-        pieces = [*inputs, recorder.counters, *results]
+        pieces = [*inputs, counters, *results]
         self.known = [(each, Place(piece, 0)) for piece, each in enumerate(pieces)]
         self.rest_bytes = 0
         for each in rest:
@@ -265,44 +266,61 @@ times and not again."""
 
 
 class Repeated:
-    """A pass that is written down when it has been done often enough, and played from then on.
+    """A pass that comes again and again, of tensors of the same shapes.
+
+    It finds its counters where the last pass on its stream left them. Once it has been done often
+    enough it is written down, and played from then on.
 
     Args:
         work: the pass.
         count: how many counters its kernels need.
         device: where they run.
         lasting: tensors that live as long as this object, such as a graph's.
+        plays: whether it may be played.
     """
 
     def __init__(
-        self, work: Pass, count: int, device: torch.device, lasting: Sequence[Tensor]
+        self,
+        work: Pass,
+        count: int,
+        device: torch.device,
+        lasting: Sequence[Tensor],
+        plays: bool = True,
     ) -> None:
         self.work, self.count, self.device, self.lasting = work, count, device, lasting
         self.tape: Tape | None = None
-        self.problem: str | None = None
+        self.problem = None if plays else "it is not to be played"
         self.done = 0
 
     def __call__(self, *inputs: Tensor) -> Sequence[Tensor | None]:
-        if self.done < PATIENCE or self.problem or capturing():
-            self.done += 1
+        if capturing():
             return self.work(*inputs)
-        if self.tape is None:
-            return self._record(inputs)
-        if not self.tape.fits(inputs):
-            return self.work(*inputs)
-        return self.tape.play(inputs, _lasting_zeros(self.count, self.device))
+        counters = _lasting_zeros(self.count, self.device)
+        if self.tape is not None and self.tape.fits(inputs):
+            return self.tape.play(inputs, counters)
+        _PRESENT.counters = counters
+        try:
+            return self._do(inputs, counters)
+        finally:
+            _PRESENT.counters = None
 
-    def _record(self, inputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        starts = {tensor.data_ptr() for tensor in inputs}
-        if len(starts) < len(inputs) or 0 in starts or any(start % 16 for start in starts):
-            return self.work(*inputs)  # one address means two things: perhaps the next time
-        with Recorder(_lasting_zeros(self.count, self.device)) as recorder:
+    def _do(self, inputs: Sequence[Tensor], counters: Tensor) -> Sequence[Tensor | None]:
+        self.done += 1
+        if self.done <= PATIENCE or self.problem or self.tape is not None or _is_ambiguous(inputs):
+            return self.work(*inputs)
+        with Recorder() as recorder:
             made = self.work(*inputs)
         try:
-            self.tape = Tape(recorder, inputs, made, self.lasting)
+            self.tape = Tape(recorder, counters, inputs, made, self.lasting)
         except Unrepeatable as reason:
             self.problem = str(reason)
         return made
+
+
+def _is_ambiguous(inputs: Sequence[Tensor]) -> bool:
+    """Whether one address would mean two things, or nothing."""
+    starts = {tensor.data_ptr() for tensor in inputs}
+    return len(starts) < len(inputs) or 0 in starts or any(start % 16 for start in starts)
 
 
 def capturing() -> bool:
