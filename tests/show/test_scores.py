@@ -10,7 +10,12 @@ from rich.console import Console
 from subtree_attention import STAGNN, Dataset
 from subtree_attention.runs import Scores
 from subtree_attention.runs.folder import RunResult
-from subtree_attention.show.scores import CLASSES_SHOWN, show_confusion, show_quality
+from subtree_attention.show.scores import (
+    CLASSES_SHOWN,
+    show_confusion,
+    show_quality,
+    show_scores,
+)
 from subtree_attention.tasks.quality import Quality
 from tests.experiments.pictures import Picture
 from tests.show.made import made_run
@@ -58,6 +63,18 @@ def test_long_names_head_rows_and_their_numbers_head_columns(tmp_path: Path, wid
         line = next(line for line in rows(text) if line[:1] == [f"{number}:"])
         assert line[-3:] == counts
         assert line[1][0] == name[0]
+
+
+@pytest.mark.parametrize("precision", ["full", "bf16"])
+def test_scores_of_now_and_then_say_what_tells_them_apart(precision: str) -> None:
+    scores = scored(["a", "b", "c"], COUNTS)
+    run = scores[0].run
+    run.config = run.config.replace(precision=precision)
+    console = Console(width=200)
+    with console.capture() as captured:
+        show_scores(scores, console)
+    words = "rounded to bfloat16 between hops; scored now without rounding"
+    assert (words in captured.get()) == (precision == "bf16")
 
 
 def test_of_many_classes_the_worst_pairs_are_listed(tmp_path: Path) -> None:

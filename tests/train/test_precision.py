@@ -1,13 +1,11 @@
 """Training with states in bfloat16: on a GPU only, and what it leaves is read anywhere."""
 
-import io as streams
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 import subtree_attention as sta
 from experiments.models import GlobalAttentionSettings
@@ -15,9 +13,7 @@ from subtree_attention.config import DataSettings, FitSettings
 from subtree_attention.io import FileError
 from subtree_attention.nn import STAGNN, set_states
 from subtree_attention.ops import walk
-from subtree_attention.runs import evaluate
 from subtree_attention.runs import folder as files
-from subtree_attention.show.scores import show_scores
 from subtree_attention.train.jobs import Place
 
 QUICK = {"runs": 1, "epochs": 6, "hops": 3, "heads": 2, "dropout": 0.0}
@@ -66,16 +62,6 @@ def test_what_was_trained_so_is_read_on_a_cpu_with_full_states(rounded: Path) ->
     assert told.logits.numpy() == pytest.approx(run.logits[5], abs=1e-5)
     # Scores were taken with rounded states: the class of a node or two of 360 may change.
     assert run.scores()[2] == pytest.approx(run.result.test, abs=3 / 360)
-
-
-def test_scores_of_now_and_then_say_what_tells_them_apart(rounded: Path, full: Path) -> None:
-    def shown(folder: Path) -> str:
-        console = Console(file=streams.StringIO(), width=200)
-        show_scores(evaluate(folder, device="cpu"), console)
-        return console.file.getvalue()
-
-    assert "rounded to bfloat16 between hops; scored now without rounding" in shown(rounded)
-    assert "rounded" not in shown(full)
 
 
 def test_it_is_refused_on_a_cpu_before_anything_is_written(
