@@ -1,6 +1,9 @@
 """One layer in somebody's own loop: PyG's layers beside STAConv, eager, forward and backward.
 
     python -m experiments.benchmarks.layers --out results/layers-h200.json
+    python -m experiments.benchmarks.layers --render --out results/layers-h200.json
+
+The second prints the first one's results as tables of markdown.
 
 Every layer takes 64 channels to 64, with 4 heads where it has heads, on the same x and edges. Times
 are wall clock of a plain loop that does not wait between steps, as users write it; the graph is
@@ -9,6 +12,7 @@ prepared once where a layer can (`cached`, a `Graph`). STAConv is compared with 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -124,8 +128,25 @@ def show(title: str, found: dict[str, Measurement]) -> None:
         print(f"{name:34}{time}{peak}{wrong}")
 
 
+def render(result: dict[str, Any]) -> str:
+    """Milliseconds of all layers as tables of markdown, a row for each graph."""
+    lines = []
+    for part in ("training", "inference"):
+        names = list(next(iter(result["graphs"].values()))[part])
+        lines += [f"| {part} | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+        for graph, found in result["graphs"].items():
+            times = [found[part][name]["median"] for name in names]
+            lines.append(f"| {graph} | " + " | ".join(f"{time:.3g}" for time in times) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    options = parser(__doc__, device="auto", rounds=9, graphs="cora,physics,arxiv").parse_args()
+    command = parser(__doc__, device="auto", rounds=9, graphs="cora,physics,arxiv")
+    command.add_argument("--render", action="store_true", help="print the results that are there")
+    options = command.parse_args()
+    if options.render:
+        print(render(json.loads(options.out.read_text(encoding="utf-8"))))
+        return
     device, result = choose_device(options.device), dict[str, Any]()
     for name in options.graphs.split(","):
         edge_index, nodes = edges(name)
