@@ -261,6 +261,9 @@ def test_a_file_is_read_where_the_package_cannot_be_imported(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="AOTInductor needs a C++ compiler")
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="the loader of torch 2.11 for CUDA 13 crashes"
+)
 @pytest.mark.filterwarnings("ignore")  # inductor's own
 def test_a_compiled_package_is_read_there_too(tmp_path):
     conv = STAConv(6, 8, heads=2, hops=2).eval()

@@ -151,9 +151,11 @@ class Ends:
     def _in_one(self) -> list[Tensor]:
         """Room for the gradients of query and key [N, H, d] and value [N, H, c], row by row."""
         channels = self.query.size(2)
-        widths = [self.heads * width for width in (channels, channels, self.values)]
-        parts = self.ones.new_empty(self.nodes, sum(widths)).split(widths, dim=1)
-        return [part.view(self.nodes, self.heads, -1) for part in parts]
+        widths = channels, channels, self.values
+        sizes = [self.heads * width for width in widths]
+        parts = self.ones.new_empty(self.nodes, sum(sizes)).split(sizes, dim=1)
+        shape = self.nodes, self.heads
+        return [part.view(*shape, width) for part, width in zip(parts, widths, strict=True)]
 
     def unmap(self, dots: Dots, phi: Tensor, grad: Tensor) -> None:
         """Put the gradient of what became `phi` into `grad`, both [N, H, d]."""
