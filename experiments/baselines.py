@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -31,6 +32,7 @@ from subtree_attention import _check
 from subtree_attention.graph import Graph
 from subtree_attention.nn import Linear, SparseFeatures
 from subtree_attention.nn.features import SparseProduct
+from subtree_attention.ops import backends
 
 # ------------------------------------------------------------------- what is prepared only once
 
@@ -556,5 +558,10 @@ class SparseGCN(nn.Module):
 
     def _layer(self, index: int, x: Tensor, graph: Graph) -> Tensor:
         sent = self.lins[index](x)
-        matrix, transpose = graph.matrix(sent.dtype), graph.transpose(sent.dtype)
-        return SparseProduct.apply(sent, matrix, transpose) + self.biases[index]
+        both = graph.cached(("prepared", sent.dtype), partial(_prepared, dtype=sent.dtype))
+        return SparseProduct.apply(sent, *both) + self.biases[index]
+
+
+def _prepared(graph: Graph, dtype: torch.dtype) -> list[backends.Matrix]:
+    """The matrix and its transpose, as fast products take them."""
+    return [backends.prepared(matrix(dtype)) for matrix in (graph.matrix, graph.transpose)]

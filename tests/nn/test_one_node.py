@@ -33,7 +33,7 @@ def on_a_gpu(request, monkeypatch):
     if request.param == "cpu":
         emulate(monkeypatch)
         monkeypatch.setattr(backends, "choose", lambda *ignored: "cuda")
-        monkeypatch.setattr(one_node, "_is_plain", lambda layer, x: True)
+        monkeypatch.setattr(one_node, "_is_eager", lambda x: True)
     monkeypatch.setattr(tape, "PATIENCE", 1)
     return request.param
 
@@ -103,16 +103,48 @@ SOMETHING_MORE = {
 }
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-class TestWhatIsMoreThanThat:
-    @pytest.mark.parametrize("make", SOMETHING_MORE.values(), ids=SOMETHING_MORE)
-    def test_is_done_one_by_one(self, make):
-        layer, x, graph = make().cuda(), torch.randn(30, 6, device="cuda"), made("cuda")[2]
-        assert type(layer(x, graph).grad_fn).__name__ != "_LayerBackward"
+@pytest.mark.parametrize("make", SOMETHING_MORE.values(), ids=SOMETHING_MORE)
+def test_what_is_more_than_that_is_done_one_by_one(make, on_a_gpu):
+    layer, x, graph = make().double().to(on_a_gpu), *made(on_a_gpu)[1:]
+    assert type(layer(x, graph).grad_fn).__name__ != "_LayerBackward"
 
-    def test_hooks_are_called(self):
-        layer, x, graph = made("cuda")
-        seen = []
-        layer.lin_value.register_forward_hook(lambda *ignored: seen.append(1))
-        layer(x, graph)
-        assert seen
+
+@pytest.mark.parametrize("part", ["lin_query", "lin_value", "head_mix", "head_mix.lin"])
+def test_hooks_are_called(part, on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    seen = []
+    layer.get_submodule(part).register_forward_hook(lambda *ignored: seen.append(1))
+    layer(x, graph)
+    assert seen
+
+
+@pytest.mark.parametrize("part", ["lin_key", "head_mix", "head_mix.lin"])
+def test_a_forward_that_was_put_in_place_is_called(part, on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    module, seen = layer.get_submodule(part), []
+    before = module.forward
+    module.forward = lambda *given: (seen.append(1), before(*given))[1]
+    layer(x, graph)
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["project", "attend", "hop_weights"])
+def test_a_method_that_was_put_in_place_is_called(name, on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    before, seen = getattr(layer, name), []
+    setattr(layer, name, lambda *given: (seen.append(1), before(*given))[1])
+    layer(x, graph)
+    assert seen or name == "hop_weights"
+    assert type(layer(x, graph).grad_fn).__name__ != "_LayerBackward"
+
+
+def test_a_layer_of_somebodys_own_is_asked_for_its_parts(on_a_gpu):
+    class Doubled(STAConv):
+        def attend(self, *given):
+            return 2 * super().attend(*given)
+
+    layer, x, graph = made(on_a_gpu)
+    other = Doubled(6, 8, hops=3, heads=4).double().to(on_a_gpu)
+    other.load_state_dict(layer.state_dict())
+    bias = layer.head_mix.lin.bias
+    torch.testing.assert_close(other(x, graph) - bias, 2 * (layer(x, graph) - bias))

@@ -184,4 +184,5 @@ def is_plain(lin: Any) -> bool:
         or lin._forward_pre_hooks
         or lin._backward_hooks
         or lin._backward_pre_hooks
+        or "forward" in vars(lin)
     )

@@ -44,7 +44,7 @@ class _Call(NamedTuple):
 
 def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     """The layer of x in one node: [N, in_channels] -> [N, out_channels]; None where it is more."""
-    if not _is_plain(layer, x):
+    if not (_is_eager(x) and _is_plain(layer)):
         return None
     backend = backends.choose(layer.backend, x.device, x.dtype)
     kernel, lins = backends.BACKENDS[backend], (layer.lin_query, layer.lin_key, layer.lin_value)
@@ -66,18 +66,29 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     return _forward(call, x, tensors, training=False)[0]
 
 
-def _is_plain(layer: STAConv, x: Tensor) -> bool:
-    """Whether the layer is its own tensors and the paper's formulas, on a GPU."""
-    mix = layer.head_mix
+def _is_eager(x: Tensor) -> bool:
+    """Whether x is on a GPU, and nobody wants to see what is done with it."""
     return (
         x.is_cuda
+        and x.dtype in ops.FULL
         and not ops.is_watched(x)
         and not torch.is_autocast_enabled("cuda")
-        and x.dtype in ops.FULL
+    )
+
+
+OWN = {"forward", "project", "attend", "hop_weights"}
+"""Methods of the layer that somebody may put others in place of."""
+
+
+def _is_plain(layer: STAConv) -> bool:
+    """Whether the layer is its own tensors and the paper's formulas, and nothing else."""
+    mix = layer.head_mix
+    return (
+        not (vars(layer).keys() & OWN)
         and layer.state_bytes is None
         and type(mix) is LinearMix
         and not (mix.dropout and mix.training)
-        and not (mix._forward_hooks or mix._forward_pre_hooks)
+        and not (mix._forward_hooks or mix._forward_pre_hooks or "forward" in vars(mix))
         and (mix.lin is None or is_plain(mix.lin))
         and is_plain(layer.lin_query)
         and is_plain(layer.lin_key)
