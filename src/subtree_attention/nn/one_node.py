@@ -61,7 +61,7 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     options = library.Options(layer.hops, layer.eps, backend, layer.states, phi="elu")
     call = _Call(graph, layer.heads, options, len(biases), len(hop))
     tensors = [*(lin.weight for lin in lins), *biases, *hop, *mixing]
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *tensors)):
         return _Layer.apply(call, x, *tensors)
     return _forward(call, x, tensors, training=False)[0]
 
