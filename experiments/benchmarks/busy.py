@@ -20,7 +20,7 @@ from subtree_attention.io import read_json
 
 SETTINGS = {
     "as it comes": {},
-    "GOMP_SPINCOUNT=300000": {"GOMP_SPINCOUNT": "300000"},  # what OpenMP does by itself
+    "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
     "one thread": {"OMP_NUM_THREADS": "1"},
 }
 
