@@ -56,8 +56,10 @@ class Remembered(Generic[T]):
         self, make: Callable[[], T], tensor: Any, second: Any = None, key: Hashable = None
     ) -> T:
         """What was made of these tensors under this key, or else `make()`."""
+        if _is_watched():
+            return make()
         version, second_version = _version(tensor), _version(second)
-        if version is None or (second_version is None and second is not None) or _is_watched():
+        if version is None or (second_version is None and second is not None):
             return make()
         place = id(second), key
         things = self._things.get(id(tensor))
@@ -114,14 +116,14 @@ def _cut(things: dict[Any, Any], most: int) -> None:
 
 
 def _version(tensor: Any) -> Hashable:
-    """How often it was changed in place; None of what cannot be known again by that.
+    """How often it was changed in place, and where it lies; None of what cannot be known by that.
 
     That is: a tensor of an inference mode, which has no count; one that learns; a sparse matrix,
     since the tensors that it was made of may be changed unseen; anything else.
     """
     if type(tensor) is Tensor:
         unknown = tensor.is_inference() or tensor.requires_grad or tensor.layout != torch.strided
-        return None if unknown else tensor._version
+        return None if unknown else (tensor._version, tensor.data_ptr(), tensor.shape)
     if hasattr(tensor, "sparse_size") and type(getattr(tensor, "_data", None)) is Tensor:
         plain = tensor._data  # of PyG's EdgeIndex, which counts changes through itself only
         if tensor.is_inference() or plain.is_inference():

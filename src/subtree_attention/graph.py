@@ -170,7 +170,8 @@ class Graph:
         It is remembered as long as `edge_index` and `edge_weight` live, and built anew after a
         change in place that torch counts. A change through `.data` or NumPy, which share memory
         behind torch's back, is not seen: make a new tensor then, or a :class:`Graph`. Tensors of an
-        inference mode and matrices are not remembered.
+        inference mode and matrices are not remembered, nor more than 8 graphs of an edge_index and
+        1,024 tensors at a time: the oldest goes first.
         """
         find = _find_uncompiled if torch.compiler.is_compiling() else _find
         return find(cls, edge_index, num_nodes, edge_weight, transition, self_loops)
@@ -422,6 +423,11 @@ _GRAPHS: Remembered[Graph] = Remembered(most=8, most_tensors=1024)
 
 
 def _find(kind: type[Graph], edge_index: Any, num_nodes: Any, edge_weight: Any, *how: Any) -> Graph:
+    if getattr(edge_index, "is_cuda", False) and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError(
+            "a CUDA graph that is captured with an edge_index would replay on the edges of now, "
+            "and perhaps on freed memory: make a Graph before, pass it instead, and keep it"
+        )
     make = partial(kind, edge_index, num_nodes, edge_weight, *how)
     return _GRAPHS(make, edge_index, edge_weight, (kind, num_nodes, how))
 

@@ -8,7 +8,7 @@ import torch
 from torch_geometric import nn as pyg
 
 from subtree_attention import STAGNN, STAConv
-from subtree_attention.nn import Linear
+from subtree_attention.nn import Linear, project
 from tests.ops.cases import EDGES
 
 GRAPH = EDGES["directed"].graph()
@@ -86,3 +86,15 @@ class TestLazyLayer:
 
     def test_it_moves_to_another_precision(self, make):
         assert make(-1).double()(torch.randn(11, 5).double(), GRAPH).dtype == torch.float64
+
+
+def test_gradients_may_lie_in_any_order():
+    """Also heads and channels swapped, which starts and strides like the rows of one tensor."""
+    torch.manual_seed(0)
+    lin, x, w = Linear(8, 16), torch.randn(30, 8), torch.randn(30, 4, 4)
+    found = []
+    for head in (project(x, 4, lin)[0], lin(x).unflatten(-1, (4, -1))):
+        total = torch.einsum("nhd,ndh->n", head, w).sum()
+        found.append(torch.autograd.grad(total, [lin.weight, lin.bias]))
+    for joint, alone in zip(*found, strict=True):
+        torch.testing.assert_close(joint, alone)

@@ -5,6 +5,7 @@ import torch
 
 from subtree_attention import Graph, STAConv
 from subtree_attention.nn import one_node
+from subtree_attention.nn.heads import PlainGate, SoftmaxGate
 from subtree_attention.ops import backends
 from subtree_attention.ops.kernels.cuda import tape
 from tests.ops.cases import random_edges
@@ -134,7 +135,7 @@ def test_a_method_that_was_put_in_place_is_called(name, on_a_gpu):
     before, seen = getattr(layer, name), []
     setattr(layer, name, lambda *given: (seen.append(1), before(*given))[1])
     layer(x, graph)
-    assert seen or name == "hop_weights"
+    assert seen
     assert type(layer(x, graph).grad_fn).__name__ != "_LayerBackward"
 
 
@@ -148,3 +149,47 @@ def test_a_layer_of_somebodys_own_is_asked_for_its_parts(on_a_gpu):
     other.load_state_dict(layer.state_dict())
     bias = layer.head_mix.lin.bias
     torch.testing.assert_close(other(x, graph) - bias, 2 * (layer(x, graph) - bias))
+
+
+class Tempered(SoftmaxGate):
+    def forward(self):
+        return 0.5 * super().forward()
+
+
+def test_a_gate_of_somebodys_own_counts(on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    plain = layer(x, graph)
+    layer.gate.forward = lambda before=layer.gate.forward: 0.5 * before()
+    changed = layer(x, graph)
+    tempered = STAConv(6, 8, hops=3, heads=4, gate=Tempered(3, 4)).double().to(on_a_gpu)
+    tempered.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(tempered(x, graph), changed)
+    assert not torch.allclose(changed, plain)
+
+
+def test_weights_of_another_type_are_brought_to_one(on_a_gpu):
+    layer, x, graph = made(on_a_gpu)
+    single = made(on_a_gpu)[0].float()
+    for module in (single.gate, single.aggregation):
+        module.double()
+    out = single(x.float(), graph)
+    assert type(out.grad_fn).__name__ != "_LayerBackward"
+    torch.testing.assert_close(out.double(), layer(x, graph), rtol=1e-3, atol=1e-3)
+
+
+def test_a_gate_that_does_not_fit_any_more_is_refused(on_a_gpu):
+    layer, x, graph = made(on_a_gpu, gate="plain")
+    layer.gate = PlainGate(3, 1).double().to(on_a_gpu)
+    with pytest.raises(ValueError, match="hop weights of 3 hops and 4 heads"):
+        layer(x, graph)
+
+
+def test_layers_of_many_kinds_share_a_graph(on_a_gpu):
+    """With hop weights, with a gate and with neither: each has its tape."""
+    kinds = [{}, {"aggregation": "concat"}, {"gate": "plain"}]
+    layers = [made(on_a_gpu, **kind)[0] for kind in kinds]
+    _, x, graph = made(on_a_gpu)
+    wanted = [layer(x, Graph(random_edges(30, 150).index, 30).to(on_a_gpu)) for layer in layers]
+    for _ in range(4):
+        for layer, right in zip(layers, wanted, strict=True):
+            torch.testing.assert_close(layer(x, graph), right, rtol=1e-12, atol=1e-12)

@@ -330,3 +330,20 @@ def test_compiled_layers_go_on_after_the_graph(built):
     edges[1, 0] = 3
     x = torch.randn(NODES, 4)
     assert torch.allclose(compiled(x, edges), layer(x, Graph(edges, NODES)))
+
+
+def test_a_tensor_that_got_other_memory_is_another_graph(built):
+    layer, edges, x = STAConv(4, 4, hops=2, heads=2), ring(), torch.randn(NODES, 4)
+    layer(x, edges)
+    edges.data = ring()[:, :3].clone()
+    torch.testing.assert_close(layer(x, edges), layer(x, Graph(edges, NODES)))
+    assert len(built) == 3
+
+
+def test_a_captured_graph_is_not_given_edges_that_may_go(monkeypatch):
+    class OnAGPU(torch.Tensor):
+        is_cuda = True
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    with pytest.raises(RuntimeError, match="make a Graph before"):
+        Graph.of(ring().as_subclass(OnAGPU), NODES)

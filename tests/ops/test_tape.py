@@ -157,6 +157,23 @@ def test_one_tensor_twice_is_not_taken_for_two(played):
     check(again(same, same), same, same)  # played: two addresses that happen to be one
 
 
+def test_inputs_that_overlap_are_told_apart(played):
+    again, memory = repeated(), some(0, 20)[0]
+    check(again(memory[:16], memory[4:]), memory[:16], memory[4:])
+    assert again.tape is not None
+    for seed in (1, 2):
+        given = some(seed)
+        check(again(*given), *given)
+    assert len(played) == 6
+
+
+def test_another_number_of_inputs_is_not_taken_for_these(played):
+    again = repeated(lambda left, right=None: work(left, left if right is None else right))
+    again(*some(0))
+    assert again.tape is not None
+    assert not again.tape.fits(some(1)[:1])
+
+
 @pytest.mark.parametrize(
     ("spoilt", "reason"),
     [

@@ -209,6 +209,11 @@ class STAConv(nn.Module):
         weights = self.aggregation.hop_weights()
         return None if weights is None else weights * self.gate()
 
+    def _weighs_as_usual(self) -> bool:
+        """Whether hop weights are the aggregation's times the gate: then a kernel may gate them."""
+        own = type(self).hop_weights is STAConv.hop_weights and "hop_weights" not in vars(self)
+        return own and "hop_weights" not in vars(self.aggregation)
+
     def project(self, x: Features) -> list[Tensor]:
         """Queries and keys [N, H, d], before the feature map, and values [N, H, c]."""
         return project(x, self.heads, self.lin_query, self.lin_key, self.lin_value)
@@ -246,9 +251,9 @@ class STAConv(nn.Module):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""
         ops.check_on_graph("query", query, graph)
-        weights, gate = self.aggregation.hop_weights(), self.gate.as_softmax()
-        if gate is None or weights is None:
-            weights, gate = self.hop_weights(), None
+        gate = self.gate.as_softmax() if self._weighs_as_usual() else None
+        weights = self.hop_weights() if gate is None else self.aggregation.hop_weights()
+        gate = None if weights is None else gate
         how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate
         out = ops.attend(query, key, value, graph, self.hops, weights, *how)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .. import _check, ops
 from ..ops.dropout import drop
-from .linear import Linear
+from .linear import Linear, is_untouched
 from .parts import Part, keep_fixed
 
 
@@ -46,7 +46,7 @@ class SoftmaxGate(HeadGate):
         return ops.gated(self.logits.new_ones(self.hops + 1, 1), self.logits)
 
     def as_softmax(self) -> Tensor | None:
-        return None if self._forward_hooks or self._forward_pre_hooks else self.logits
+        return self.logits if type(self) is SoftmaxGate and is_untouched(self) else None
 
 
 class PlainGate(HeadGate):

@@ -147,7 +147,7 @@ def joint_product(
 def joint_gradients(
     grads: Sequence[Tensor], x: Tensor, weight: Tensor, for_x: bool, with_bias: bool
 ) -> tuple[Tensor | None, Sequence[Tensor], Sequence[Tensor]]:
-    """What `joint_product` gives back to x, to each weight and to each bias."""
+    """What `joint_product` gives back to x, if it is asked for, to each weight and to each bias."""
     sizes = [part.size(1) * part.size(2) for part in grads]
     grad = None if torch.is_grad_enabled() else ops.joined(grads)
     if grad is None:
@@ -177,12 +177,15 @@ class _JointProduct(torch.autograd.Function):
 
 def is_plain(lin: Any) -> bool:
     """Whether a module is this linear map of a known size, and nothing else."""
-    return type(lin) is Linear and not (
-        lin.dropout
-        or lin.in_channels == -1
-        or lin._forward_hooks
-        or lin._forward_pre_hooks
-        or lin._backward_hooks
-        or lin._backward_pre_hooks
-        or "forward" in vars(lin)
+    return type(lin) is Linear and not lin.dropout and lin.in_channels != -1 and is_untouched(lin)
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Whether nobody hooked anything to a module, or put a `forward` in place of its own."""
+    return not (
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
     )

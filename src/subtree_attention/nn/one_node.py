@@ -20,7 +20,7 @@ from ..graph import Graph
 from ..ops import backends, library
 from .aggregation import GPR, Sum
 from .heads import LinearMix
-from .linear import is_plain, joint_gradients, joint_product
+from .linear import is_plain, is_untouched, joint_gradients, joint_product
 
 if TYPE_CHECKING:
     from .conv import STAConv
@@ -55,12 +55,15 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     ops.check_on_graph("query", x, graph)
     ops.walk.check_states(layer.states, x.device, x.dtype)
     logits = layer.gate.as_softmax()
-    hop = [layer.hop_weights()] if logits is None else [layer.aggregation.alpha, logits]
+    hop: Any = [layer.hop_weights()] if logits is None else [layer.aggregation.alpha, logits]
+    ops.check_hop_shapes(hop[0], logits, layer.hops, layer.heads)
     mix: Any = layer.head_mix.lin
     mixing = [tensor for tensor in (mix.weight, mix.bias) if tensor is not None] if mix else []
     options = library.Options(layer.hops, layer.eps, backend, layer.states, phi="elu")
     call = _Call(graph, layer.heads, options, len(biases), len(hop))
     tensors = [*(lin.weight for lin in lins), *biases, *hop, *mixing]
+    if any(tensor.dtype != x.dtype or tensor.device != x.device for tensor in tensors):
+        return None
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *tensors)):
         return _Layer.apply(call, x, *tensors)
     return _forward(call, x, tensors, training=False)[0]
@@ -88,12 +91,13 @@ def _is_plain(layer: STAConv) -> bool:
         and layer.state_bytes is None
         and type(mix) is LinearMix
         and not (mix.dropout and mix.training)
-        and not (mix._forward_hooks or mix._forward_pre_hooks or "forward" in vars(mix))
+        and is_untouched(mix)
         and (mix.lin is None or is_plain(mix.lin))
         and is_plain(layer.lin_query)
         and is_plain(layer.lin_key)
         and is_plain(layer.lin_value)
         and type(layer.aggregation) in (GPR, Sum)
+        and "hop_weights" not in vars(layer.aggregation)
         and feature_maps.is_elu(layer.feature_map)
     )
 
@@ -105,7 +109,7 @@ def _forward(
     weights, biases, hop, mix = call.sort(tensors)
     joint, bias = torch.cat([*weights]), torch.cat([*biases]) if biases else None
     parts = joint_product(x, call.heads, joint, bias, [*map(len, weights)])
-    plan = library.plan_of(call.graph, call.options, parts[1], parts[2], training)
+    plan = library.plan_of(call.graph, call.options, [*parts, *hop], training)
     heads, kept = plan.forward(*parts, *hop)
     flat = heads.flatten(1)
     return F.linear(flat, *mix) if mix else flat, [joint, *parts, kept, flat], plan

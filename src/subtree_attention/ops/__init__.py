@@ -20,6 +20,7 @@ from .inputs import (
     check_eps,
     check_graph,
     check_heads,
+    check_hop_shapes,
     check_hop_weights,
     check_on_graph,
     check_state_bytes,
@@ -39,6 +40,7 @@ __all__ = [
     "backends",
     "check_eps",
     "check_heads",
+    "check_hop_shapes",
     "check_on_graph",
     "check_state_bytes",
     "exported",
@@ -137,7 +139,7 @@ def attend(
         query: `[N, H, d]`, on the graph's nodes and device.
         key: `[N, H, d]`
         value: `[N, H, c]`
-        hop_weights: `[K + 1, H]` or None; with a gate also `[K + 1, 1]`.
+        hop_weights: `[K + 1, H]` or None; with a gate also `[K + 1]` or `[K + 1, 1]`.
         gate: `[K, H]` logits: see :func:`gated`.
         graph, hops, feature_map, eps, backend, states, state_bytes: as there.
     """

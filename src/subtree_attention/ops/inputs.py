@@ -43,7 +43,8 @@ def joined(parts: Sequence[Tensor]) -> Tensor | None:
     first, width, place = parts[0], sum(part.size(1) * part.size(2) for part in parts), 0
     start, size = first.data_ptr(), first.element_size()
     for part in parts:
-        if part.stride(0) != width or part.data_ptr() != start + place * size:
+        whole = part.stride() == (width, part.size(2), 1)
+        if not whole or part.data_ptr() != start + place * size:
             return None
         place += part.size(1) * part.size(2)
     rows = len(first)
@@ -135,6 +136,23 @@ def check_hop_weights(hop_weights: Tensor | None, hops: int, heads: int) -> Tens
             f"and {heads} heads, got {_check.shape(hop_weights)}"
         )
     return hop_weights
+
+
+def check_hop_shapes(
+    hop_weights: Tensor | None, gate: Tensor | None, hops: int, heads: int
+) -> None:
+    """Refuse hop weights and logits of a gate that do not fit: kernels read them as they are."""
+    each, table = (hops + 1, heads), ((hops + 1,), (hops + 1, 1), (hops + 1, heads))
+    if hop_weights is not None and hop_weights.shape not in (table if gate is not None else [each]):
+        raise ValueError(
+            f"hop weights of {hops} hops and {heads} heads have shape {list(each)}, "
+            f"got {_check.shape(hop_weights)}"
+        )
+    if gate is not None and gate.shape != (hops, heads):
+        raise ValueError(
+            f"a gate of {hops} hops and {heads} heads has logits {[hops, heads]}, "
+            f"got {_check.shape(gate)}"
+        )
 
 
 def one_dtype(

@@ -18,7 +18,7 @@ from ..graph import Graph
 from . import walk
 from .backends import BACKENDS
 from .gates import gated
-from .inputs import full_precision, is_watched, joined
+from .inputs import check_hop_shapes, full_precision, is_watched, joined
 from .kernels import Kernel, Operands, Sizes
 
 
@@ -87,6 +87,7 @@ def run(
     gate: Tensor | None = None,
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Operands`, the result as in `walk.forward`."""
+    check_hop_shapes(hop_weights, gate, hops, value.size(1))
     gates = BACKENDS[backend].gates and state_bytes is None  # which may part the heads
     if gate is not None and hop_weights is not None and not gates:
         hop_weights, gate = gated(hop_weights, gate), None
@@ -95,20 +96,20 @@ def run(
     if not apart or joined(inputs) is None:
         # Before autograd saves them: a slice would keep alive all that it was cut from.
         inputs = [tensor.contiguous() for tensor in inputs]
-    inputs += [tensor for tensor in (hop_weights, gate) if tensor is not None]
+    inputs += [tensor.contiguous() for tensor in (hop_weights, gate) if tensor is not None]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
     options = Options(hops, float(eps), backend, states, state_bytes, phi)
     if watched:
         options, matrices = _settle(graph, options, key, value, training)
         return forward(inputs, *matrices, *options)[0]
-    plan = plan_of(graph, options, key, value, training)
+    plan = plan_of(graph, options, inputs, training)
     return _Walk.apply(plan, *inputs) if training else plan.forward(*inputs)[0]
 
 
-def plan_of(graph: Graph, options: Options, key: Tensor, value: Tensor, training: bool) -> Plan:
-    """The plan of a call, made once for a graph."""
-    plans = graph.cached("plans", _no_plans)
-    place = options, training, key.shape, value.shape, value.dtype
+def plan_of(graph: Graph, options: Options, inputs: Sequence[Tensor], training: bool) -> Plan:
+    """The plan of a call, made once for a graph and inputs of such shapes."""
+    plans, (key, value) = graph.cached("plans", _no_plans), inputs[1:3]
+    place = options, training, value.dtype, *[tensor.shape for tensor in inputs]
     if place not in plans:
         settled = _settle(graph, options, key, value, training)
         plans[place] = Plan.of(*settled, options.sizes(key, value))

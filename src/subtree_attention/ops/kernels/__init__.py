@@ -63,8 +63,8 @@ class Operands:
     """What the operator is applied to.
 
     Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None; with a
-    `gate` [K, H], whose softmax over heads multiplies them from hop 1 on, also [K + 1] for all
-    heads.
+    `gate` [K, H], whose softmax over heads multiplies them from hop 1 on, also [K + 1] or
+    [K + 1, 1], for all heads.
     `state_dtype` is what states are rounded to between hops. `phi` is the feature map that the
     kernel is to apply, one of its `maps`; `""` where query and key are phi(q), phi(k) >= 0 already.
     """

@@ -7,6 +7,7 @@ code is kept on disk, so only the very first run compiles (`_numba_kernels.py`).
 from __future__ import annotations
 
 import math
+import sys
 import weakref
 from collections.abc import Sequence
 from functools import cache, cached_property
@@ -77,6 +78,11 @@ def _numba_problem() -> str | None:
         import numba  # noqa: F401
     except ImportError as error:
         return f"Numba cannot be imported ({error}): pip install 'subtree-attention[cpu]'"
+    except BaseException:  # interrupted half-way, it could not be imported again
+        for name in [*sys.modules]:
+            if name.partition(".")[0] in ("numba", "llvmlite"):
+                del sys.modules[name]
+        raise
     return None
 
 

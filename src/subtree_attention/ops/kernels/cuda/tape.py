@@ -163,6 +163,8 @@ class Tape:
         self.device, self.module = inputs[0].device, recorder.launches[0].module
         own = {tensor.untyped_storage().data_ptr() for tensor in made if tensor is not None}
         results = [each for each in recorder.allocated if each.data_ptr() in own]
+        if not all(each.is_contiguous() for each in results):
+            raise Unrepeatable("what is made does not lie row by row")
         rest = [each for each in recorder.allocated if each.data_ptr() not in own]
         self.results = [(each.shape, each.dtype) for each in results]
         self.made = [None if each is None else _made(each, results) for each in made]
@@ -195,7 +197,9 @@ class Tape:
         ]
 
     def _find(self, address: int) -> Place:
-        for tensor, place in self.known:
+        # Where something starts, that is meant, also if it lies within another.
+        known = sorted(self.known, key=lambda each: each[0].data_ptr() != address)
+        for tensor, place in known:
             offset = _offset(address, tensor)
             if offset is not None:
                 return place._replace(offset=place.offset + offset)
@@ -203,7 +207,7 @@ class Tape:
 
     def fits(self, inputs: Sequence[Tensor]) -> bool:
         """Whether these inputs lie in memory as those did that were there when it was written."""
-        return all(
+        return len(inputs) == len(self.layouts) and all(
             tensor.shape == shape and tensor.stride() == stride and tensor.data_ptr() % 16 == 0
             for tensor, (shape, stride) in zip(inputs, self.layouts, strict=True)
         )
