@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 TINY = {
+    "cpu_epochs": ["digits", "--rounds", "1"],
     "explain": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
+    "layers": ["--graphs", "digits", "--rounds", "1", "--device", "cpu"],
     "pairs": ["digits", "--epochs", "2"],
     "precision": [
         *("digits", "--runs", "1", "--epochs", "2", "--precisions", "full,full", "--device", "cpu"),
@@ -18,7 +20,7 @@ TINY = {
     "table1": ["digits", "--runs", "1", "--device", "cpu", "--processes", "1", "--together", "2"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
-NAMES = [*TINY, "batches", "busy", "fidelity", "first_call", "splits"]
+NAMES = [*TINY, "batches", "busy", "fidelity", "first_call", "order", "splits"]
 
 
 NEEDS = {"tables": "polars", "explore": "uvicorn"}
@@ -41,6 +43,17 @@ def test_it_leaves_a_file_with_its_results_and_the_environment(
     result = json.loads(out.read_text())
     assert result.pop("environment")["packages"]["torch"]
     assert result
+
+
+def test_layers_are_rendered_from_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = {"GCNConv": {"median": 1.25}, "STAConv": {"median": 0.5}}
+    result = {"graphs": {"cora": {"training": times, "inference": times}}}
+    out = tmp_path / "out.json"
+    out.write_text(json.dumps(result))
+    run(monkeypatch, "layers", "--render", "--out", str(out))
+    assert "| cora | 1.25 | 0.5 |" in capsys.readouterr().out
 
 
 def test_the_same_precision_twice_makes_no_difference(
