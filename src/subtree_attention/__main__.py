@@ -26,9 +26,9 @@ looks for milliseconds, and on a busy core keeps away those that have work."""
 
 def main(command_line: str = STA) -> None:
     """Start a command line, which is a module with a function `main`; Ctrl-C ends it in words."""
-    if command_line == STA and "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
     try:
+        if command_line == STA and "OMP_WAIT_POLICY" not in os.environ:
+            os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded
         _load(command_line).main()
     except KeyboardInterrupt:
         _leave()

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch._inductor.config
 
 from subtree_attention import subtree_attention
 from tests.ops.cases import EDGES, assert_all_close, output_and_gradients, random_inputs
@@ -25,7 +26,10 @@ CASES = [  # compiler, with hop weights; inductor is slow, so once
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
+    """Nothing compiled before, nor what lies on disk from another version of an operator."""
     torch.compiler.reset()
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        yield
 
 
 @pytest.mark.parametrize(("compiler", "weighted"), CASES)

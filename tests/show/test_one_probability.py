@@ -44,6 +44,7 @@ def flat(config: dict) -> dict:
     settings = {name: value for part in parts for name, value in part.items() if name != "name"}
     settings["global_attention"] = "beside" if settings["global_attention"] else None
     settings["similarity"] = None
+    del settings["precision"]  # it came later
     return settings
 
 
