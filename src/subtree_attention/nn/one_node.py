@@ -79,7 +79,7 @@ def _is_eager(x: Tensor) -> bool:
     )
 
 
-OWN = {"forward", "project", "attend", "hop_weights"}
+OWN = {"project", "attend", "hop_weights"}
 """Methods of the layer that somebody may put others in place of."""
 
 
