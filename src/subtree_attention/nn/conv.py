@@ -209,7 +209,7 @@ class STAConv(nn.Module):
         weights = self.aggregation.hop_weights()
         return None if weights is None else weights * self.gate()
 
-    def _weighs_as_usual(self) -> bool:
+    def weighs_as_usual(self) -> bool:
         """Whether hop weights are the aggregation's times the gate: then a kernel may gate them."""
         own = type(self).hop_weights is STAConv.hop_weights and "hop_weights" not in vars(self)
         return own and "hop_weights" not in vars(self.aggregation)
@@ -251,7 +251,7 @@ class STAConv(nn.Module):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""
         ops.check_on_graph("query", query, graph)
-        gate = self.gate.as_softmax() if self._weighs_as_usual() else None
+        gate = self.gate.as_softmax() if self.weighs_as_usual() else None
         weights = self.hop_weights() if gate is None else self.aggregation.hop_weights()
         gate = None if weights is None else gate
         how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate

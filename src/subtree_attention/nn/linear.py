@@ -126,22 +126,20 @@ def project(x: Features, heads: int, *lins: Any) -> list[Tensor]:
     if not isinstance(x, Tensor) or not all(map(is_plain, lins)):
         return [lin(x).unflatten(-1, (heads, -1)) for lin in lins]
     lins[0].check(x)
-    weights, biases = (
-        [lin.weight for lin in lins],
-        [lin.bias for lin in lins if lin.bias is not None],
-    )
+    weights = [lin.weight for lin in lins]
+    biases = [lin.bias for lin in lins if lin.bias is not None]
     if ops.is_watched(x) or torch.is_autocast_enabled(x.device.type):
-        bias = torch.cat(biases) if biases else None
-        return joint_product(x, heads, torch.cat(weights), bias, [*map(len, weights)])
+        return joint_product(x, heads, weights, biases)[0]
     return [*_JointProduct.apply(x, heads, len(lins), *weights, *biases)]
 
 
 def joint_product(
-    x: Tensor, heads: int, weight: Tensor, bias: Tensor | None, maps: Sequence[int]
-) -> list[Tensor]:
-    """Several linear maps as one, `maps` of its columns each: [N, in] -> [N, H, .] for each."""
-    parts = F.linear(x, weight, bias).split(maps, dim=-1)
-    return [part.unflatten(-1, (heads, -1)) for part in parts]
+    x: Tensor, heads: int, weights: Sequence[Tensor], biases: Sequence[Tensor]
+) -> tuple[list[Tensor], Tensor]:
+    """Several linear maps as one: [N, in] -> [N, H, .] for each; and the weight of that one."""
+    weight, bias = torch.cat([*weights]), torch.cat([*biases]) if biases else None
+    parts = F.linear(x, weight, bias).split([*map(len, weights)], dim=-1)
+    return [part.unflatten(-1, (heads, -1)) for part in parts], weight
 
 
 def joint_gradients(
@@ -164,8 +162,7 @@ class _JointProduct(torch.autograd.Function):
         weights, biases = tensors[:maps], tensors[maps:]
         ctx.save_for_backward(x, *weights)
         ctx.with_bias = bool(biases)
-        bias = torch.cat(biases) if biases else None
-        return tuple(joint_product(x, heads, torch.cat(weights), bias, [*map(len, weights)]))
+        return tuple(joint_product(x, heads, weights, biases)[0])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:

@@ -79,8 +79,8 @@ def _is_eager(x: Tensor) -> bool:
     )
 
 
-OWN = {"project", "attend", "hop_weights"}
-"""Methods of the layer that somebody may put others in place of."""
+OWN = {"project", "attend"}
+"""Methods of the layer that somebody may put others in place of, besides its hop weights."""
 
 
 def _is_plain(layer: STAConv) -> bool:
@@ -88,6 +88,7 @@ def _is_plain(layer: STAConv) -> bool:
     mix = layer.head_mix
     return (
         not (vars(layer).keys() & OWN)
+        and layer.weighs_as_usual()
         and layer.state_bytes is None
         and type(mix) is LinearMix
         and not (mix.dropout and mix.training)
@@ -97,7 +98,6 @@ def _is_plain(layer: STAConv) -> bool:
         and is_plain(layer.lin_key)
         and is_plain(layer.lin_value)
         and type(layer.aggregation) in (GPR, Sum)
-        and "hop_weights" not in vars(layer.aggregation)
         and feature_maps.is_elu(layer.feature_map)
     )
 
@@ -107,8 +107,7 @@ def _forward(
 ) -> tuple[Tensor, list[Tensor], library.Plan]:
     """The output, what its gradient needs besides, and the plan of the walk."""
     weights, biases, hop, mix = call.sort(tensors)
-    joint, bias = torch.cat([*weights]), torch.cat([*biases]) if biases else None
-    parts = joint_product(x, call.heads, joint, bias, [*map(len, weights)])
+    parts, joint = joint_product(x, call.heads, weights, biases)
     plan = library.plan_of(call.graph, call.options, [*parts, *hop], training)
     heads, kept = plan.forward(*parts, *hop)
     flat = heads.flatten(1)
@@ -118,10 +117,7 @@ def _forward(
 def _one_by_one(call: _Call, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """The same in nodes of torch and of the walk."""
     weights, biases, hop, mix = call.sort(tensors)
-    bias = torch.cat([*biases]) if biases else None
-    query, key, value = joint_product(
-        x, call.heads, torch.cat([*weights]), bias, [*map(len, weights)]
-    )
+    (query, key, value), _ = joint_product(x, call.heads, weights, biases)
     hop_weights, gate = (*hop, None)[:2]
     how = "elu", *call.options[1:4], None, gate
     heads = ops.attend(query, key, value, call.graph, call.options.hops, hop_weights, *how)
