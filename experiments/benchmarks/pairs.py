@@ -10,9 +10,8 @@ samples of the same thing.
 import torch
 
 from experiments.benchmarks.script import leave, parser
-from experiments.reproduce.experiments import EDGEWISE, Job
+from experiments.reproduce.experiments import EDGEWISE, PaperJob
 from experiments.reproduce.records import OURS
-from experiments.reproduce.training import build
 from subtree_attention import Graph, datasets, tasks
 from subtree_attention.nn import as_features
 from subtree_attention.train.recipes import recipe
@@ -24,9 +23,9 @@ def epochs_of(model: str, graph: str, seed: int, epochs: int, dtype: torch.dtype
     config = recipe(graph)
     data = datasets.load(graph).encoded(config.data.encoding)
     walked = Graph(data.edge_index, data.num_nodes, transition=config.model.transition)
-    job = Job("table1", data.name, model, "", seed, config)
+    job = PaperJob("table1", data.name, model, "", seed, config)
     trainer = Trainer(
-        build(job, data.num_features, data.num_classes, walked).to(dtype),
+        job.build(data.num_features, data.num_classes, walked).to(dtype),
         as_features(data.features.to(dtype)),
         data.y,
         data.split(config.data.split, seed),

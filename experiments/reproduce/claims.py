@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from experiments.reproduce.experiments import Job
+from experiments.reproduce.jobs import Job
 from experiments.reproduce.store import Store
 from subtree_attention.io import lock_if_free
 

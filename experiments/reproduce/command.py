@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.reproduce.experiments import EXPERIMENTS, Experiment, Job
+from experiments.reproduce.experiments import EXPERIMENTS, Experiment
+from experiments.reproduce.jobs import Job
 from experiments.reproduce.queue import missing, taken_over, work_off
 from experiments.reproduce.records import OURS
 from experiments.reproduce.render import Say, render
@@ -47,7 +48,7 @@ def jobs_of(
     wanted = [datasets.info(graph).name for graph in graphs or ()]
     if parts:
         _check_offered(what, parts, wanted, models or [])
-    jobs = [
+    jobs: list[Job] = [
         job
         for part in parts
         for graph in part.graphs

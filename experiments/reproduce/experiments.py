@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from torch import nn
+
+from experiments.attentions import EdgewiseAttention, STAGNNBy
 from experiments.baselines import BASELINES, TRAINING, Baseline, baseline
 from experiments.models import GlobalAttentionSettings
-from experiments.reproduce.corruption import KINDS
+from experiments.reproduce.corruption import KINDS, corrupt
+from experiments.reproduce.jobs import Job
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import OURS, TUNED
 from subtree_attention.config import Config
-from subtree_attention.train.fit import can_capture
+from subtree_attention.datasets import Dataset
+from subtree_attention.graph import Graph
 from subtree_attention.train.recipes import recipe
 
 DEPTHS = (3, 5, 10, 20, 50, 100)
@@ -23,35 +28,17 @@ _BASELINES = tuple(baseline.name for baseline in BASELINES.values())
 
 
 @dataclass(frozen=True)
-class Job:
-    """One run: a model on one split of a graph.
+class PaperJob(Job):
+    """A run of the paper's experiments.
+
+    Its model is STAGNN, "STAGNN edge-wise" (the published formulation), or a name of `BASELINES`;
+    `at` is K or the share of corruption, and `kind` the kind of it.
 
     Attributes:
-        experiment, graph: where its record goes.
-        model: STAGNN, "STAGNN edge-wise" (the published formulation), or a name of `BASELINES`.
-        variant: what is special about it, in words; the empty string for the recipe itself.
-        seed: of split and weights.
-        config: data, split, training, and the settings of STAGNN.
         settings: a baseline's, where they differ from its recipe; see `all_settings`.
-        at: K or the share of corruption, for a figure's axis.
-        kind: of corruption.
-        alone: not beside other runs, because its memory is measured.
     """
 
-    experiment: str
-    graph: str
-    model: str
-    variant: str
-    seed: int
-    config: Config
     settings: dict[str, Any] = field(default_factory=dict)
-    at: float | None = None
-    kind: str | None = None
-    alone: bool = False
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        return self.model, self.variant, self.seed
 
     @property
     def baseline(self) -> Baseline | None:
@@ -65,22 +52,25 @@ class Job:
 
     @property
     def training(self) -> Config:
-        """What it trains by: a baseline brings its own learning rate and decay."""
+        """A baseline brings its own learning rate and decay."""
         own = {name: self.all_settings[name] for name in TRAINING if self.baseline}
         return self.config.replace(**own)
 
     @property
     def capturable(self) -> bool:
-        """Whether its epochs can be replayed as a CUDA graph."""
-        return self.baseline.capturable if self.baseline else can_capture(self.config)
+        return self.baseline.capturable if self.baseline else super().capturable
 
-    @property
-    def title(self) -> str:
-        """What is run, without the seed."""
-        return " ".join(part for part in (self.model, self.variant, "on", self.graph) if part)
+    def changed(self, data: Dataset) -> Dataset:
+        """With the share of its kind of corruption."""
+        return corrupt(data, self.kind, self.at, self.seed) if self.kind and self.at else data
 
-    def __str__(self) -> str:
-        return f"{self.title}, seed {self.seed}"
+    def _model(self, in_channels: int, outputs: int, graph: Graph) -> nn.Module:
+        if self.model == EDGEWISE:
+            sizes = {"in_channels": in_channels, "out_channels": outputs}
+            return STAGNNBy(EdgewiseAttention(graph), **sizes, **asdict(self.config.model))
+        if self.baseline:
+            return self.baseline.build(in_channels, outputs, self.all_settings)
+        return super()._model(in_channels, outputs, graph)
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,7 @@ class Experiment:
     """
 
     graphs: tuple[str, ...]
-    jobs: Callable[[str, int | None], Iterator[Job]]
+    jobs: Callable[[str, int | None], Iterator[PaperJob]]
     models: tuple[str, ...] = ()
 
 
@@ -103,14 +93,14 @@ COMPARED = ("GCN", "GAT", "APPNP")  # where depth and noise are studied
 
 def _runs(
     experiment: str, config: Config, runs: int | None, model: str = OURS, **more: Any
-) -> Iterator[Job]:
+) -> Iterator[PaperJob]:
     """The same job on several splits."""
     for seed in range(config.fit.runs if runs is None else runs):
         job = {"variant": "", **more}
-        yield Job(experiment, config.data.graph, model, seed=seed, config=config, **job)
+        yield PaperJob(experiment, config.data.graph, model, seed=seed, config=config, **job)
 
 
-def _table1(graph: str, runs: int | None) -> Iterator[Job]:
+def _table1(graph: str, runs: int | None) -> Iterator[PaperJob]:
     config = recipe(graph)
     yield from _runs("table1", config, runs)
     yield from _runs("table1", config, runs, EDGEWISE)
@@ -123,7 +113,7 @@ def _table1(graph: str, runs: int | None) -> Iterator[Job]:
             yield from _runs("table1", config, few, model.name, **tuned)
 
 
-def _table2(graph: str, runs: int | None) -> Iterator[Job]:
+def _table2(graph: str, runs: int | None) -> Iterator[PaperJob]:
     config = recipe(graph)
     alone = replace(config, model=GlobalAttentionSettings.of(config.model))
     yield from _runs("table2", alone, runs, variant="GA only", at=0)
@@ -135,17 +125,17 @@ def _table2(graph: str, runs: int | None) -> Iterator[Job]:
         yield from _runs("table2", beside, runs, variant=name, at=hops)
 
 
-def _table3(graph: str, runs: int | None) -> Iterator[Job]:
+def _table3(graph: str, runs: int | None) -> Iterator[PaperJob]:
     for gate in ("softmax", "plain", "none"):
         yield from _runs("table3", recipe(graph, gate=gate), runs, variant=f"gate {gate}")
 
 
-def _hops(graph: str, runs: int | None) -> Iterator[Job]:
+def _hops(graph: str, runs: int | None) -> Iterator[PaperJob]:
     for aggregation in ("gpr", "sum", "concat", "attention"):
         yield from _runs("hops", recipe(graph, aggregation=aggregation), runs, variant=aggregation)
 
 
-def _deep(graph: str, runs: int | None) -> Iterator[Job]:
+def _deep(graph: str, runs: int | None) -> Iterator[PaperJob]:
     for hops in DEPTHS:
         common: dict[str, Any] = {"variant": f"K={hops}", "at": hops, "alone": True}
         yield from _runs("deep", recipe(graph, hops=hops), runs, **common)
@@ -154,7 +144,7 @@ def _deep(graph: str, runs: int | None) -> Iterator[Job]:
             yield from _runs("deep", recipe(graph), runs, name, settings=settings, **common)
 
 
-def _robustness(graph: str, runs: int | None) -> Iterator[Job]:
+def _robustness(graph: str, runs: int | None) -> Iterator[PaperJob]:
     for name in (OURS, *COMPARED):
         yield from _runs("robustness", recipe(graph), runs, name, at=0.0)  # as it is
         for kind in KINDS:

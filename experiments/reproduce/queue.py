@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from experiments.reproduce.claims import Claims
-from experiments.reproduce.experiments import EXPERIMENTS, Job
+from experiments.reproduce.jobs import Job
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
-from experiments.reproduce.training import Begin, Outcome, steps
+from experiments.reproduce.training import Begin, Outcome, Stop, steps
 from experiments.reproduce.workers import Workers
 from subtree_attention.config import Config
-from subtree_attention.train.jobs import Place
+from subtree_attention.train.jobs import Place, Stopped
 from subtree_attention.train.watch import Watch
 
 MOST_PROCESSES = 8
@@ -55,7 +55,9 @@ def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
     records = []
     for job in jobs:
         if job.graph not in made:
-            made[job.graph] = [r for name in EXPERIMENTS for r in store.read_graph(name, job.graph)]
+            made[job.graph] = [
+                r for name in store.experiments() for r in store.read_graph(name, job.graph)
+            ]
         for record in made[job.graph]:
             if record.experiment != job.experiment and _is_run_of(job, record):
                 about: dict[str, Any] = {"variant": job.variant, "at": job.at, "kind": job.kind}
@@ -94,6 +96,7 @@ def work_off(
     watch: Watch,
     processes: int = 1,
     again: bool = False,
+    stop: Stop | None = None,
 ) -> Worked:
     """Run jobs and put their records into the store, each as soon as it is there.
 
@@ -106,6 +109,7 @@ def work_off(
         watch: told of every job that starts, ends, or is left to others.
         processes: see `outcomes`.
         again: run also what is there.
+        stop: when it says so, no job is begun any more, and those under way have no record.
     """
     failed, left, claims = list[Job](), list[Job](), Claims(store)
 
@@ -120,7 +124,8 @@ def work_off(
             watch.leave(str(job))
         return ours
 
-    with closing(claims), closing(outcomes(jobs, place, processes, begin, watch)) as ended:
+    ending = outcomes(jobs, place, processes, begin, watch, stop)
+    with closing(claims), closing(ending) as ended, suppress(Stopped):
         for outcome in ended:
             if outcome.record is None:
                 failed.append(outcome.job)
@@ -132,7 +137,12 @@ def work_off(
 
 
 def outcomes(
-    jobs: list[Job], place: Place, processes: int, begin: Begin, watch: Watch
+    jobs: list[Job],
+    place: Place,
+    processes: int,
+    begin: Begin,
+    watch: Watch,
+    stop: Stop | None = None,
 ) -> Generator[Outcome]:
     """How the jobs ended, in the order in which they did.
 
@@ -141,13 +151,13 @@ def outcomes(
     """
     here, elsewhere, alone = _shared_out(jobs, place, processes)
     with Workers(elsewhere, place, processes, begin) as workers:
-        for outcome in steps(here, place, begin, watch):
+        for outcome in steps(here, place, begin, watch, stop):
             if outcome:
                 yield outcome
             yield from workers.ended(0)
         while workers.working:
             yield from workers.ended()
-    yield from filter(None, steps(alone, place, begin, watch))
+    yield from filter(None, steps(alone, place, begin, watch, stop))
 
 
 def _shared_out(

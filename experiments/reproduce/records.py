@@ -40,6 +40,7 @@ class Record:
         hop_weights: alpha_0 ... alpha_K.
         gates: the gate of each head at hops 0 ... K: [K + 1][H].
         config: of data, training and STAGNN; `settings`: those of a baseline.
+        packages: the versions that it ran with; older records have none.
         made_for: the experiment that the run was made for, if it was another one.
     """
 
@@ -66,6 +67,7 @@ class Record:
     gates: Sequence[Sequence[float]] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, str] | None = None
     made_for: str | None = None
 
     def __post_init__(self) -> None:
@@ -100,9 +102,7 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """The inverse of `from_json`."""
         line = {"format": FORMAT, **asdict(self)}
-        if self.made_for is None:
-            del line["made_for"]
-        return line
+        return {n: v for n, v in line.items() if v is not None or n not in ("packages", "made_for")}
 
     @property
     def key(self) -> tuple[str, str, int]:

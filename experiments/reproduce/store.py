@@ -29,6 +29,10 @@ class Store:
     def path(self, experiment: str, graph: str) -> Path:
         return self.folder / experiment / f"{graph}.jsonl"
 
+    def experiments(self) -> list[str]:
+        """Those of which there are records."""
+        return sorted({path.parent.name for path in self.folder.glob("*/*.jsonl")})
+
     def read(self, experiment: str) -> list[Record]:
         """All records of an experiment; of several for one run, the latest."""
         graphs = sorted(path.stem for path in (self.folder / experiment).glob("*.jsonl"))

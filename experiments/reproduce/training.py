@@ -11,20 +11,16 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
-from itertools import groupby
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from experiments.attentions import EdgewiseAttention, STAGNNBy
-from experiments.reproduce.corruption import corrupt
-from experiments.reproduce.experiments import EDGEWISE, Job
+from experiments.reproduce.jobs import Job, Source
 from experiments.reproduce.records import Record
-from subtree_attention import datasets, tasks
-from subtree_attention import nn as layers
+from subtree_attention import tasks
 from subtree_attention.datasets import Dataset
 from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
@@ -64,6 +60,8 @@ class Outcome:
 
 Begin = Callable[[Job], bool]
 """Asked when the turn of a job comes: whether it is run here."""
+Stop = Callable[[], bool]
+"""Asked now and then: whether what is under way is given up, by `train.jobs.Stopped`."""
 
 
 def run(jobs: Iterable[Job], place: Place) -> Iterator[Outcome]:
@@ -72,33 +70,36 @@ def run(jobs: Iterable[Job], place: Place) -> Iterator[Outcome]:
 
 
 def steps(
-    jobs: Iterable[Job], place: Place, begin: Begin, watch: Watch
+    jobs: Iterable[Job], place: Place, begin: Begin, watch: Watch, stop: Stop | None = None
 ) -> Iterator[Outcome | None]:
-    """As `run`, with None whenever the caller may look after something else."""
+    """As `run`, with None whenever the caller may look after something else.
 
-    def kind(job: Job) -> tuple[str, int, bool]:
-        return *data_of(job), job.alone
-
-    for (graph, encoding, alone), some in groupby(sorted(jobs, key=kind), key=kind):
+    Jobs of the same source go together, the first source first.
+    """
+    groups: dict[tuple[Source, bool], list[Job]] = {}
+    for job in jobs:
+        groups.setdefault((job.source, job.alone), []).append(job)
+    for (_, alone), some in groups.items():
         try:
-            data = _prepared(graph, encoding)
+            data = _prepared(some[0])
             placed = data.to(place.device)  # once: the runs share it, and the features as prepared
             x = as_features(placed.features)
         except Exception as error:
             yield from (Outcome(job, error=in_words(error)) for job in filter(begin, some))
             continue
         start = partial(_JobRun, data=data, placed=placed, x=x, place=place)
-        yield from _train(some, start, place.at_a_time(not alone), begin, watch)
+        yield from _train(some, start, place.at_a_time(not alone), begin, watch, stop)
 
 
-def data_of(job: Job) -> tuple[str, int]:
-    """What a job needs prepared: the graph and its encoding."""
-    return job.graph, job.config.data.encoding
+_KEPT: dict[Source, Dataset] = {}
 
 
-@lru_cache(maxsize=1)  # a process that is given job after job prepares a graph once
-def _prepared(graph: str, encoding: int) -> Dataset:
-    return datasets.load(graph).encoded(encoding)
+def _prepared(job: Job) -> Dataset:
+    """Its graph; a process that is given job after job prepares one once."""
+    if job.source not in _KEPT:
+        _KEPT.clear()
+        _KEPT[job.source] = job.load()
+    return _KEPT[job.source]
 
 
 def _train(
@@ -107,6 +108,7 @@ def _train(
     at_a_time: int,
     begin: Begin,
     watch: Watch,
+    stop: Stop | None = None,
 ) -> Iterator[Outcome | None]:
     """Jobs on the same data, some at a time."""
     refused: list[Outcome] = []  # could not even be started
@@ -118,7 +120,7 @@ def _train(
             except Exception as error:
                 refused.append(Outcome(job, error=in_words(error)))
 
-    for ended in work(waiting(), at_a_time, watch):
+    for ended in work(waiting(), at_a_time, watch, stop):
         yield None if ended is None else ended.outcome()
         del ended  # as in `work`
         while refused:
@@ -148,8 +150,9 @@ class _JobRun(Run):
             torch.cuda.synchronize(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
         started, config = time.monotonic(), job.training
-        if job.kind is not None and job.at:
-            placed = corrupt(data, job.kind, job.at, job.seed).to(self.device)
+        changed = job.changed(data)
+        if changed is not data:
+            placed = changed.to(self.device)
             x = as_features(placed.features)
         split = placed.split(config.data.split, job.seed)
         if measured:
@@ -157,7 +160,7 @@ class _JobRun(Run):
         graph = Graph(placed.edge_index, placed.num_nodes, transition=config.transition)
         outputs = placed.num_classes
         trainer = Trainer(
-            build(job, x.size(1), outputs, graph).to(self.device),
+            job.build(x.size(1), outputs, graph).to(self.device),
             x,
             placed.y,
             split,
@@ -221,23 +224,13 @@ class _JobRun(Run):
             seconds=round(self.elapsed(), 3),
             device=about["device"],
             commit=about["commit"],
+            packages={name: found for name, found in about["packages"].items() if found},
             peak_bytes=peak,
             hop_weights=alpha,
             gates=gates,
             config=self.config.to_dict(),
             settings=job.all_settings,
         )
-
-
-def build(job: Job, in_channels: int, classes: int, graph: Graph) -> nn.Module:
-    """The model of a job, made for its graph."""
-    torch.manual_seed(job.seed)
-    if job.model == EDGEWISE:
-        sizes = {"in_channels": in_channels, "out_channels": classes}
-        return STAGNNBy(EdgewiseAttention(graph), **sizes, **asdict(job.config.model))
-    if job.baseline is None:
-        return layers.build(job.config.model, in_channels, classes)
-    return job.baseline.build(in_channels, classes, job.all_settings)
 
 
 def _hop_weights(

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from experiments.reproduce.experiments import Job
-from experiments.reproduce.training import Begin, Outcome, data_of, run
+from experiments.reproduce.jobs import Job, Source
+from experiments.reproduce.training import Begin, Outcome, run
 from subtree_attention.train.jobs import Place
 
 
@@ -73,12 +73,12 @@ class Workers:
         self.working.remove(worker)
         worker.end()
 
-    def _next(self, prepared: tuple[str, int] | None) -> Job | None:
+    def _next(self, prepared: Source | None) -> Job | None:
         """The next job for a process with this data."""
 
         def trouble(job: Job) -> tuple[bool, int]:
             """A process stays with its graph, or takes the one on which the fewest work."""
-            data = data_of(job)
+            data = job.source
             return data != prepared, sum(data == other.data for other in self.working)
 
         while self.waiting:
@@ -104,10 +104,10 @@ class _Worker:
             signal.signal(signal.SIGINT, before)
         theirs.close()  # or the end of the process would not be seen at ours
         self.job: Job | None = None
-        self.data: tuple[str, int] | None = None
+        self.data: Source | None = None
 
     def give(self, job: Job) -> None:
-        self.job, self.data = job, data_of(job)
+        self.job, self.data = job, job.source
         with suppress(OSError):  # it is dead, as `take` will find
             self.pipe.send(job)
 

@@ -10,7 +10,7 @@ import subtree_attention as sta
 from experiments.baselines import BASELINES
 from experiments.models import GlobalAttentionSettings
 from experiments.reproduce import training
-from experiments.reproduce.experiments import EDGEWISE, Job
+from experiments.reproduce.experiments import EDGEWISE, PaperJob
 from experiments.reproduce.records import OURS
 from subtree_attention import datasets, tasks
 from subtree_attention.datasets import Dataset
@@ -27,10 +27,10 @@ VARIANTS = [
     {"feature_map": "softmax"},
 ]  # of Tables 2 and 3 and of the hop aggregations; the last cannot be captured
 JOBS = [
-    *(Job("table1", "digits", name, "", 0, CONFIG) for name in (OURS, EDGEWISE)),
-    *(Job("table1", "digits", chosen.name, "", 0, CONFIG) for chosen in BASELINES.values()),
-    Job("table2", "digits", OURS, "GA only", 0, ALONE),
-    *(Job("table2", "digits", OURS, str(changes), 0, CONFIG.replace(**changes))
+    *(PaperJob("table1", "digits", name, "", 0, CONFIG) for name in (OURS, EDGEWISE)),
+    *(PaperJob("table1", "digits", chosen.name, "", 0, CONFIG) for chosen in BASELINES.values()),
+    PaperJob("table2", "digits", OURS, "GA only", 0, ALONE),
+    *(PaperJob("table2", "digits", OURS, str(changes), 0, CONFIG.replace(**changes))
       for changes in VARIANTS),
 ]  # fmt: skip
 

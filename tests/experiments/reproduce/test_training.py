@@ -12,7 +12,7 @@ import torch
 import subtree_attention as sta
 from experiments.baselines import GCN
 from experiments.reproduce import training
-from experiments.reproduce.experiments import EDGEWISE, Job
+from experiments.reproduce.experiments import EDGEWISE, PaperJob
 from experiments.reproduce.records import OURS, Record
 from experiments.reproduce.training import Outcome
 from subtree_attention.train.jobs import Place
@@ -22,15 +22,15 @@ from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
 from tests.experiments.reproduce.synthetic import NO_SCORES, record
 
 
-def records(*jobs: Job) -> list[Record]:
+def records(*jobs: PaperJob) -> list[Record]:
     found = [outcome.record for outcome in training.run(jobs, PLACE)]
     assert all(found)
     return found
 
 
-def beside_each_other(*jobs: Job) -> dict[Job, Outcome]:
+def beside_each_other(*jobs: PaperJob) -> dict[PaperJob, Outcome]:
     """As on a GPU: by model, all jobs at a time."""
-    data = training._prepared("digits", CONFIG.data.encoding)
+    data = training._prepared(jobs[0])
     start = partial(training._JobRun, data=data, placed=data, x=data.features, place=PLACE)
     found = training._train(jobs, start, len(jobs), lambda _: True, Watch())
     return {outcome.job.model: outcome for outcome in found if outcome}
@@ -113,10 +113,10 @@ def test_a_graph_that_cannot_be_prepared_fails_its_jobs_only(
     lost = job(graph="cora", config=CONFIG.replace(graph="cora"))
     prepared = training._prepared
 
-    def torn(graph: str, *rest: object) -> object:
-        if graph == "cora":
+    def torn(asked: PaperJob) -> object:
+        if asked.graph == "cora":
             raise OSError("a torn file")
-        return prepared(graph, *rest)
+        return prepared(asked)
 
     monkeypatch.setattr(training, "_prepared", torn)
     first, second = training.run([lost, job()], PLACE)
@@ -125,7 +125,7 @@ def test_a_graph_that_cannot_be_prepared_fails_its_jobs_only(
 
 
 def test_a_finished_run_is_gone_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    build, models = training.build, []
+    build, models = PaperJob.build, []
 
     def watched(*args: object) -> object:
         gc.collect()  # as where memory is measured
@@ -134,7 +134,7 @@ def test_a_finished_run_is_gone_before_the_next_is_made(monkeypatch: pytest.Monk
         models.append(weakref.ref(model))
         return model
 
-    monkeypatch.setattr(training, "build", watched)
+    monkeypatch.setattr(PaperJob, "build", watched)
     records(job(0), job(1, EDGEWISE), job(2, "GCN"), job(3))
     assert len(models) == 4
 

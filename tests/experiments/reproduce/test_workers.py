@@ -7,18 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.reproduce.experiments import Job
+from experiments.reproduce.experiments import PaperJob
 from experiments.reproduce.workers import Workers, _Worker
 from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
 
 
-def noting(given: list[Job]) -> Callable[[Job], bool]:
+def noting(given: list[PaperJob]) -> Callable[[PaperJob], bool]:
     """Every job may begin, and is noted."""
     return lambda job: not given.append(job)
 
 
 def test_a_killed_process_fails_its_job_and_the_next_gets_a_new_one() -> None:
-    given: list[Job] = []
+    given: list[PaperJob] = []
     jobs = [job(0), job(1)]
     with Workers(jobs, PLACE, 1, noting(given)) as workers:
         [first] = workers.working
@@ -51,7 +51,7 @@ def test_all_processes_end_with_an_interrupt() -> None:
 
 
 def test_a_process_stays_with_its_graph_and_others_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    def on(graph: str, seed: int) -> Job:
+    def on(graph: str, seed: int) -> PaperJob:
         return job(seed, graph=graph, config=CONFIG.replace(graph=graph))
 
     class Stub(_Worker):
@@ -63,7 +63,7 @@ def test_a_process_stays_with_its_graph_and_others_spread(monkeypatch: pytest.Mo
             pass
 
     monkeypatch.setattr("experiments.reproduce.workers._Worker", Stub)
-    given: list[Job] = []
+    given: list[PaperJob] = []
     jobs = [on("cora", 0), on("cora", 1), on("cora", 2), on("actor", 3), on("actor", 4)]
     with Workers(jobs, PLACE, 2, noting(given)) as workers:
         first, second = workers.working

@@ -1,0 +1,94 @@
+"""A job: one training run that shall be made, and the name of its record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from subtree_attention import datasets
+from subtree_attention import nn as layers
+from subtree_attention.config import Config
+from subtree_attention.datasets import Dataset
+from subtree_attention.graph import Graph
+from subtree_attention.train.fit import can_capture
+
+Source = tuple[str, str, int]
+"""A graph, the kind of its split, and how many columns its encoding has."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: a model on one split of a graph.
+
+    Attributes:
+        experiment, graph: where its record goes.
+        model: what tables call it.
+        variant: what is special about it, in words; the empty string for the recipe itself.
+        seed: of split and weights.
+        config: data, split, training, and the settings of the model.
+        at: a number for a figure's axis.
+        kind: what was done to the graph.
+        alone: not beside other runs, because its memory is measured.
+    """
+
+    experiment: str
+    graph: str
+    model: str
+    variant: str
+    seed: int
+    config: Config
+    at: float | None = None
+    kind: str | None = None
+    alone: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.model, self.variant, self.seed
+
+    @property
+    def all_settings(self) -> dict[str, Any]:
+        """Those that stand in no configuration."""
+        return {}
+
+    @property
+    def training(self) -> Config:
+        """What it trains by."""
+        return self.config
+
+    @property
+    def capturable(self) -> bool:
+        """Whether its epochs can be replayed as a CUDA graph."""
+        return can_capture(self.config)
+
+    @property
+    def title(self) -> str:
+        """What is run, without the seed."""
+        return " ".join(part for part in (self.model, self.variant, "on", self.graph) if part)
+
+    def __str__(self) -> str:
+        return f"{self.title}, seed {self.seed}"
+
+    @property
+    def source(self) -> Source:
+        """What it needs prepared; jobs of the same source share it."""
+        return self.graph, self.config.data.split, self.config.data.encoding
+
+    def load(self) -> Dataset:
+        """The graph, with its encoding."""
+        data = datasets.load(self.graph, split=self.config.data.split)
+        return data.encoded(self.config.data.encoding)
+
+    def changed(self, data: Dataset) -> Dataset:
+        """The graph that it runs on, made of the one as it is."""
+        return data
+
+    def build(self, in_channels: int, outputs: int, graph: Graph) -> nn.Module:
+        """Its model with the weights of its seed, made for its graph."""
+        torch.manual_seed(self.seed)
+        return self._model(in_channels, outputs, graph)
+
+    def _model(self, in_channels: int, outputs: int, graph: Graph) -> nn.Module:
+        return layers.build(self.config.model, in_channels, outputs)
