@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import ops as ops
     from .config import Config as Config
     from .datasets import Dataset as Dataset
+    from .datasets import from_graphs as from_graphs
     from .datasets import from_networkx as from_networkx
     from .datasets import from_npz as from_npz
     from .datasets import from_pyg as from_pyg
@@ -51,6 +52,7 @@ _HOMES = {
     "explain": "explanations",
     "feature_maps": "",
     "fit": "train.fit",
+    "from_graphs": "datasets",
     "from_networkx": "datasets",
     "from_npz": "datasets",
     "from_pyg": "datasets",

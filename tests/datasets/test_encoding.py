@@ -17,7 +17,8 @@ from subtree_attention import datasets
 from subtree_attention.datasets import encoding as module
 from subtree_attention.datasets.encoding import laplacian_eigenvectors
 
-IN_MIRROR = [name for name in datasets.names() if name not in ("digits", "corafull")]
+SINGLE = [name for name in datasets.names() if not datasets.info(name).num_graphs]
+IN_MIRROR = [name for name in SINGLE if name not in ("digits", "corafull")]
 
 
 def dense_laplacian(edge_index: torch.Tensor, num_nodes: int) -> np.ndarray:

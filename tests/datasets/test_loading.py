@@ -21,7 +21,8 @@ from subtree_attention import datasets, io
 from subtree_attention.datasets import Dataset, loading, read
 from subtree_attention.datasets.features import is_csr, values_of
 
-IN_MIRROR = [name for name in datasets.names() if name not in ("digits", "corafull")]
+SINGLE = [name for name in datasets.names() if not datasets.info(name).num_graphs]
+IN_MIRROR = [name for name in SINGLE if name not in ("digits", "corafull")]
 SPARSE = {"cora", "citeseer", "deezer", "actor", "cs", "physics", "cora-ml"}
 
 

@@ -11,10 +11,11 @@ from subtree_attention.datasets.registry import sha256
 
 PAPER = ["cora", "citeseer", "deezer", "actor", "pubmed"]
 PAPER += ["corafull", "computer", "photo", "cs", "physics"]
+COLLECTIONS = ["mutag", "enzymes", "proteins"]
 
 
-def test_knows_the_graphs_of_the_paper_and_three_more():
-    assert datasets.names() == ("digits", *PAPER, "cora-ml", "minesweeper")
+def test_knows_the_graphs_of_the_paper_and_others():
+    assert datasets.names() == ("digits", *PAPER, "cora-ml", "minesweeper", *COLLECTIONS)
 
 
 def test_upper_and_lower_case_are_the_same():
@@ -99,13 +100,14 @@ def test_metric(name):
         ("cs", pyg.Coauthor.url),
         ("physics", pyg.Coauthor.url),
         ("minesweeper", pyg.HeterophilousGraphDataset.url),
+        *((name, pyg.TUDataset.url) for name in COLLECTIONS),
     ],
 )
 def test_addresses_are_those_of_pyg(name, address):
     assert all(url.startswith(address) for url in datasets.info(name).urls)
 
 
-@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "actor"])
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "actor", *COLLECTIONS])
 def test_every_file_of_a_set_has_a_checksum(name):
     graph = datasets.info(name)
     assert all(f"{graph.raw_dir}/{file}" in sha256() for file in graph.raw_files)

@@ -13,6 +13,7 @@ from .registry import GraphInfo, info, names
 
 if TYPE_CHECKING:
     from .arrays import as_dataset, from_npz, from_pyg
+    from .collection import from_graphs
     from .dataset import Dataset, read
     from .encoding import LaplacianEncoding
     from .loading import load
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "arrays": ("as_dataset", "from_npz", "from_pyg"),
+    "collection": ("from_graphs",),
     "dataset": ("Dataset", "read"),
     "encoding": ("LaplacianEncoding",),
     "loading": ("load",),

@@ -3,6 +3,9 @@
     GRAPH.safetensors   features, edges, weights, labels, splits, ids and encoding as tensors;
                         in the header a format number, a checksum, and everything that is words
 
+Many graphs are one, too: they lie side by side without an edge between them, and what is learnt is
+a target of each graph instead of each node.
+
 Whoever wrote such a file, reading it runs nothing of theirs, and every index is checked.
 """
 
@@ -47,19 +50,21 @@ class Dataset:
     Attributes:
         x: [N, F], float32, dense or CSR, without the encoding.
         edge_index: [2, E], int64.
-        y: [N], int64: the class, -1 where it is not known.
+        y: [N], int64: the class, -1 where it is not known; of many graphs [G], that of each graph.
         edge_weight: [E], float32, at least 0; None if all are 1.
         name: what the graph is called.
         classes: the names of the classes, C; by default their numbers.
         ids: the names of the nodes, N; None if they are called by their numbers.
         splits: kind of split -> codes [N, S] of S splits (see `splits.own_codes`): "own" are those
-            that the graph brings along, "fixed" is the published one.
+            that the graph brings along, "fixed" is the published one. Of many graphs [G, S].
         schema: how columns of tables became features; None for a graph of the registry.
         notes: what was done with the tables.
         own: whether it is the user's own; False for a graph of the registry.
         source: where it came from, in words.
         encoding: [N, m], float32: Laplacian eigenvectors, see `encoded`.
         kept_in: folder in which computed encodings are kept; None: nowhere.
+        batch: [N], int64: of many graphs, that of each node, ascending; None for one graph.
+        graph_ids: the names of the graphs, G; None if they are called by their numbers.
     """
 
     x: Tensor
@@ -76,6 +81,8 @@ class Dataset:
     source: str = ""
     encoding: Tensor | None = None
     kept_in: Path | None = None
+    batch: Tensor | None = None
+    graph_ids: list[str] | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -86,8 +93,10 @@ class Dataset:
         except (TypeError, ValueError) as error:
             named = isinstance(self.source, str) and self.source
             raise ValueError(f"{self.source}: {error}" if named else str(error)) from None
-        if self.ids is not None and all(id == str(i) for i, id in enumerate(self.ids)):
-            object.__setattr__(self, "ids", None)  # they are called by their numbers
+        for name in ("ids", "graph_ids"):
+            given = getattr(self, name)
+            if given is not None and all(id == str(i) for i, id in enumerate(given)):
+                object.__setattr__(self, name, None)  # they are called by their numbers
 
     # ------------------------------------------------------------------------------- numbers
 
@@ -102,6 +111,16 @@ class Dataset:
     @property
     def num_classes(self) -> int:
         return len(self.classes)
+
+    @property
+    def unit(self) -> str:
+        """What a target is of: "node", or of many graphs "graph"."""
+        return "node" if self.batch is None else "graph"
+
+    @property
+    def num_units(self) -> int:
+        """How many nodes or graphs have a target, known or not: the length of y."""
+        return self.y.size(0)
 
     @property
     def num_features(self) -> int:
@@ -123,12 +142,17 @@ class Dataset:
             return self
         if m == 0:
             return self._with(encoding=None)
+        if self.batch is not None:
+            raise ValueError(
+                "Laplacian eigenvectors are of one graph, and their signs are arbitrary in each of "
+                "many: use --encoding 0"
+            )
         file = self.kept_in and self.kept_in / f"{self.name}.encoding-{m}.safetensors"
         found = encoding_of(self.edge_index, self.num_nodes, m, kept=file)
         return self._with(encoding=found.to(self.x.device))
 
     def split(self, kind: str | None = None, seed: int = 0) -> Split:
-        """Which nodes are for training, validation and test.
+        """Which nodes, or of many graphs which graphs, are for training, validation and test.
 
         Args:
             kind: "A" (50/25/25) or "B" (60/20/20), random over all nodes, or of one's own graph
@@ -150,18 +174,18 @@ class Dataset:
                 past = f"{index} is past the end (fewer runs?)"
                 raise ValueError(f"graph {self.name!r} has {have} of its own; {past}")
             return Split.from_codes(codes[:, index])
-        if kind == "own":
+        if kind == "own" and self.own:
             raise ValueError(
                 "this graph has no split of its own: name its column with --split-column"
             )
-        if kind == "fixed":
+        if kind in ("own", "fixed"):
             raise ValueError(
-                f"the fixed split of {self.name!r} was not read: load it with "
-                f"datasets.load({self.name!r}, split='fixed')"
+                f"the {kind} split of {self.name!r} was not read: load it with "
+                f"datasets.load({self.name!r}, split='{kind}')"
             )
         if self.own:
             return labelled_split(self.y, kind, seed).to(self.y.device)
-        return random_split(self.num_nodes, kind, seed).to(self.y.device)
+        return random_split(self.num_units, kind, seed).to(self.y.device)
 
     # --------------------------------------------------------------------------------- names
 
@@ -170,6 +194,13 @@ class Dataset:
         """What the nodes are called, N: their ids or their numbers."""
         return [str(i) for i in range(self.num_nodes)] if self.ids is None else self.ids
 
+    @property
+    def unit_ids(self) -> list[str]:
+        """What those are called that have a target: the nodes, or of many graphs the graphs."""
+        if self.batch is None:
+            return self.node_ids
+        return list(map(str, range(self.num_units))) if self.graph_ids is None else self.graph_ids
+
     def id(self, node: int) -> str:
         """What a node is called."""
         node = _check.index("node", node, self.num_nodes)
@@ -177,18 +208,12 @@ class Dataset:
 
     def find(self, id: str) -> int:
         """The number of a node; near ids if there is none of that name."""
-        _check.kind("the id of a node", id, str, "a text")
-        if self.ids is None:
-            if id.isdecimal() and int(id) < self.num_nodes:
-                return int(id)
-            raise ValueError(
-                f"there is no node '{id}': this graph has nodes 0 to {self.num_nodes - 1}"
-            )
-        if id in self.ids:
-            return self.ids.index(id)
-        near = get_close_matches(id, self.ids, n=3, cutoff=0.7)
-        hint = " Near: " + ", ".join(f"'{other}'" for other in near) if near else ""
-        raise ValueError(f"there is no node '{id}' among {self.num_nodes:,} ids.{hint}")
+        return _find("node", id, self.ids, self.num_nodes)
+
+    def find_unit(self, id: str) -> int:
+        """The number of a node, or of many graphs that of a graph; near ids if there is none."""
+        ids = self.ids if self.batch is None else self.graph_ids
+        return _find(self.unit, id, ids, self.num_units)
 
     def find_class(self, name: str | int) -> int:
         """The number of a class, by its name or number."""
@@ -198,14 +223,15 @@ class Dataset:
             return int(name)
         return self.classes.index(_check.known("class", name, self.classes))
 
-    def label(self, node: int) -> str | None:
-        """The name of its class; None where that is not known."""
-        number = int(self.y[_check.index("node", node, self.num_nodes)])
+    def label(self, unit: int) -> str | None:
+        """The name of the class of a node, or of a graph; None where that is not known."""
+        number = int(self.y[_check.index(self.unit, unit, self.num_units)])
         return None if number < 0 else self.classes[number]
 
     def __repr__(self) -> str:
+        graphs = "" if self.batch is None else f"{self.num_units:,} graphs, "
         return (
-            f"Dataset({self.name}: {self.num_nodes:,} nodes, {self.num_edges:,} edges, "
+            f"Dataset({self.name}: {graphs}{self.num_nodes:,} nodes, {self.num_edges:,} edges, "
             f"{self.num_features:,} features, {self.num_classes:,} classes)"
         )
 
@@ -214,7 +240,7 @@ class Dataset:
     def to(self, device: str | torch.device) -> Dataset:
         """The same graph with its tensors on another device."""
         device = as_device(device)
-        tensors = ("x", "edge_index", "y", "edge_weight", "encoding")
+        tensors = ("x", "edge_index", "y", "edge_weight", "encoding", "batch")
         there = {n: None if (t := getattr(self, n)) is None else t.to(device) for n in tensors}
         splits = {kind: codes.to(device) for kind, codes in self.splits.items()}
         return self._with(**there, splits=splits)
@@ -240,6 +266,7 @@ class Dataset:
             ids=self.ids,
             classes=list(self.classes),
             num_classes=self.num_classes,
+            batch=self.batch,
             **({} if split is None else dict(zip(MASKS, split, strict=True))),
         )
 
@@ -257,7 +284,8 @@ class Dataset:
         _check.kind("other", other, Dataset, "a Dataset")
         ours, theirs = _numbers(self), _numbers(other)
         same = ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
-        return same and (self.ids, self.classes) == (other.ids, other.classes)
+        names = ("ids", "classes", "graph_ids")
+        return same and all(getattr(self, name) == getattr(other, name) for name in names)
 
     def fingerprint(self) -> str:
         """A short text that another graph does not have."""
@@ -370,28 +398,31 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
 
     if not data.own:
         info(data.name)  # refuses one that is not of the registry
-    whole = y.shape == (n,) and y.dtype == torch.int64
-    yield whole, f"y must be a whole number for each of {n} nodes"
+    units, unit = n, data.unit
+    if data.batch is None:
+        yield data.graph_ids is None, "graph_ids are of many graphs: batch says which node is whose"
+    else:
+        yield from _many_graphs(data, data.batch)
+        units = data.num_units
+    whole = y.shape == (units,) and y.dtype == torch.int64
+    yield whole, f"y must be a whole number for each of {units} {unit}s"
     least, others = (-1, "-1 where it is not known") if data.own else (0, "no other")
     yield _within(y, least, count), f"y must be one of {count} classes from 0, and {others}"
     yield count != 1, "y holds 1 class: two are needed"
     yield len(set(data.classes)) == count, "the names of the classes must be different"
-    if data.ids is not None:
-        texts = isinstance(data.ids, list) and all(isinstance(id, str) for id in data.ids)
-        yield texts, "ids must be a list of texts"
-        different = len(data.ids) == len(set(data.ids)) == n
-        yield different, f"ids must be different, one for each of {n} nodes"
+    yield from _names("ids", data.ids, n, "node")
+    yield from _names("graph_ids", data.graph_ids, units, "graph")
 
     for kind, codes in data.splits.items():
         split = f"the split '{_check.known('kind of split', kind, ('own', 'fixed'))}'"
-        fits = codes.dim() == 2 and len(codes) == n and codes.dtype == torch.int8
-        yield fits, f"{split} must be int8 [{n}, S]"
+        fits = codes.dim() == 2 and len(codes) == units and codes.dtype == torch.int8
+        yield fits, f"{split} must be int8 [{units}, S]"
         yield _within(codes, 0, 8), f"{split} holds codes that mean nothing"
-        yield not bool(codes[y < 0].any()), f"{split} names nodes without a label"
+        yield not bool(codes[y < 0].any()), f"{split} names {unit}s without a label"
         parts = [(name, codes & bit > 0) for name, bit in zip(MASKS, BITS, strict=True)]
         for (one, first), (other, second) in combinations(parts, 2):
             same = data.own & (first == second).all(0) & first.any(0)
-            yield not bool(same.any()), f"{split} has the same nodes in {one} and {other}"
+            yield not bool(same.any()), f"{split} has the same {unit}s in {one} and {other}"
     columns = width if data.schema is None else data.schema.width
     yield width == columns, f"{width} features, but columns for {columns}"
     if encoding is not None:
@@ -399,6 +430,47 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
         fits = encoding.shape[:-1] == (n,) and encoding.dtype == torch.float32
         yield fits, f"encoding must be float32 [{n}, m]"
         _check.finite("encoding", encoding)
+
+
+def _many_graphs(data: Dataset, batch: Tensor) -> Iterator[tuple[bool, str]]:
+    """As `_requirements`, of which node is in which of many graphs."""
+    n = data.x.size(0)
+    fits = _check.plain("batch", batch).shape == (n,) and batch.dtype == torch.int64
+    yield fits, f"batch must be int64 [{n}], the graph of each node"
+    yield data.y.dim() > 0, "y must have a target for each graph"
+    count = data.y.size(0)
+    yield _within(batch, 0, count), f"batch names a graph outside 0..{count - 1}"
+    yield bool((batch.diff() >= 0).all()), "batch must ascend: the nodes of a graph stand together"
+    empty = torch.bincount(batch, minlength=count) == 0
+    first = int(empty.byte().argmax()) if count else 0
+    yield not bool(empty.any()), f"graph {first} has no nodes"
+    source, target = batch[data.edge_index]
+    crossing = source != target
+    yield not bool(crossing.any()), "edge_index has an edge between two graphs"
+
+
+def _names(what: str, ids: Any, count: int, unit: str) -> Iterator[tuple[bool, str]]:
+    """As `_requirements`, of what nodes or graphs are called."""
+    if ids is not None:
+        listed = isinstance(ids, list) and all(isinstance(id, str) for id in ids)
+        yield listed, f"{what} must be a list of texts"
+        different = len(ids) == len(set(ids)) == count
+        yield different, f"{what} must be different, one for each of {count} {unit}s"
+
+
+def _find(unit: str, id: str, ids: list[str] | None, count: int) -> int:
+    """The number of a node or graph; near ids if there is none of that name."""
+    _check.kind(f"the id of a {unit}", id, str, "a text")
+    if ids is None:
+        if id.isdecimal() and int(id) < count:
+            return int(id)
+        where = "this graph has nodes" if unit == "node" else "they are"
+        raise ValueError(f"there is no {unit} '{id}': {where} 0 to {count - 1}")
+    if id in ids:
+        return ids.index(id)
+    near = get_close_matches(id, ids, n=3, cutoff=0.7)
+    hint = " Near: " + ", ".join(f"'{other}'" for other in near) if near else ""
+    raise ValueError(f"there is no {unit} '{id}' among {count:,} ids.{hint}")
 
 
 def _within(values: Tensor, low: int, end: int) -> bool:
@@ -411,12 +483,14 @@ def _within(values: Tensor, low: int, end: int) -> bool:
 def _parts(data: Dataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What is stored of a graph: tensors, indices as int32 where they fit, and words."""
     tensors = {"edge_index": data.edge_index, "y": data.y, **named_parts(data.x)}
+    tensors |= {} if data.batch is None else {"batch": data.batch}
     for name, tensor in tensors.items():
         if tensor.dtype == torch.int64 and tensor.numel():
             tensors[name] = tensor.to(index_dtype(int(tensor.max()) + 1))
     tensors |= {f"split_{kind}": codes for kind, codes in data.splits.items()}
     others = {"edge_weight": data.edge_weight, "encoding": data.encoding}
-    others["ids"] = None if data.ids is None else _packed(data.ids)
+    for name in ("ids", "graph_ids"):
+        others[name] = None if (ids := getattr(data, name)) is None else _packed(ids)
     tensors |= {name: tensor for name, tensor in others.items() if tensor is not None}
     header = {"format": FORMAT, "shape": list(data.x.shape), "classes": list(data.classes)}
     header |= {"name": data.name, "source": data.source, "own": data.own}
@@ -430,7 +504,8 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
     if not isinstance(header["shape"], list) or len(header["shape"]) != 2:
         raise ValueError(f"shape must be [N, F], got {_check.said(header['shape'])}")
     num_nodes, width = (_check.integer("a size of x", size, 0) for size in header["shape"])
-    schema, notes, ids = header["schema"], header["notes"], tensors.get("ids")
+    schema, notes, batch = header["schema"], header["notes"], tensors.get("batch")
+    names = {n: _unpacked(tensors[n]) for n in ("ids", "graph_ids") if n in tensors}
     x = from_named_parts(tensors, (num_nodes, width))
     if tuple(x.shape) != (num_nodes, width):
         raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
@@ -440,7 +515,8 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         y=_check.whole("y", tensors["y"]).long(),
         edge_weight=tensors.get("edge_weight"),
         classes=header["classes"],
-        ids=None if ids is None else _unpacked(ids),
+        **names,
+        batch=None if batch is None else _check.whole("batch", batch).long(),
         splits={n.removeprefix("split_"): t for n, t in tensors.items() if n.startswith("split_")},
         schema=None if schema is None else TableSchema.from_dict(schema),
         notes=None if notes is None else TableNotes.from_dict(notes),
@@ -481,8 +557,8 @@ def _numbers(data: Dataset) -> dict[str, Tensor]:
     """All of a graph that numbers depend on, by name; part of the fingerprints of old studies."""
     found = {"edge_index": data.edge_index.to(index_dtype(data.num_nodes)), "y": data.y}
     found |= named_parts(data.x)
-    if data.edge_weight is not None:
-        found["edge_weight"] = data.edge_weight
+    others = {"edge_weight": data.edge_weight, "batch": data.batch}
+    found |= {name: tensor for name, tensor in others.items() if tensor is not None}
     if "own" in data.splits:
         found |= dict(zip(MASKS, Split.from_codes(data.splits["own"][:, 0]), strict=True))
     return found

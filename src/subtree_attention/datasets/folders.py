@@ -151,8 +151,10 @@ def download(graph: GraphInfo, into: Path, data: Path) -> None:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(DOWNLOAD_TIMEOUT_S)
     try:
-        for url, name in zip(graph.urls, graph.raw_files, strict=True):
-            fetch(url, into / name)
+        for url in graph.urls:
+            fetch(url, file := into / url.rpartition("/")[2])
+        if graph.members:
+            _unpack(file, graph.members)
     except (OSError, http.client.HTTPException) as error:
         refuse_full_disk(error, into, "TMPDIR")
         raise MissingData(
@@ -163,6 +165,17 @@ def download(graph: GraphInfo, into: Path, data: Path) -> None:
         ) from None
     finally:
         socket.setdefaulttimeout(before)
+
+
+def _unpack(archive: Path, names: tuple[str, ...]) -> None:
+    """Take some files out of an archive, whatever folder they are in there; they lie beside it."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            inside = {Path(name).name: name for name in opened.namelist()}
+            for name in names:
+                (archive.parent / name).write_bytes(opened.read(inside[name]))
+    except (KeyError, *DAMAGED) as error:
+        raise FileError(f"{archive.name} is damaged, or another archive ({error})") from None
 
 
 def fetch(url: str, path: Path) -> None:

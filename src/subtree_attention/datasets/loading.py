@@ -21,7 +21,7 @@ from .features import compact, crc32, from_named_parts, normalise_rows
 from .folders import Folder
 from .readers import Parts, read_raw
 from .registry import GraphInfo, info
-from .splits import fixed_codes, known_split, own_codes
+from .splits import fixed_codes, fold_codes, known_split, own_codes
 
 
 def load(
@@ -36,7 +36,7 @@ def load(
     Args:
         name: one of `names()`.
         split: the kind of split that is wanted, which is refused here if the graph has no such
-            one; only "fixed" reads a file of its own. See `Dataset.split`.
+            one; "fixed", and "own" of a collection, read a file of their own. See `Dataset.split`.
         data_dir: the data folder; default `STA_DATA`, else a folder in the user's cache.
         mirror: an offline copy of the raw files, only read; default `STA_MIRROR`.
 
@@ -57,6 +57,8 @@ def load(
     splits = data.splits
     if split == "fixed":
         splits = splits | {"fixed": fixed_codes(graph, folder, folders.mirror_folder(mirror))}
+    if graph.folds and known_split(split, graph) == "own":
+        splits = splits | {"own": fold_codes(graph, folder, folders.mirror_folder(mirror))}
     return replace(data, splits=splits, classes=graph.classes, kept_in=folder / "processed")
 
 
@@ -93,8 +95,8 @@ def _read_v1(path: Path) -> Dataset:
 def _first_use(graph: GraphInfo, folder: Path, mirror: Path | None) -> Dataset:
     """Read the raw files, and keep the result (and what was downloaded) in the data folder."""
     found = folders.find_raw(graph, folder, mirror)
-    files = [str(found / name) for name in graph.raw_files] if found else list(graph.urls)
-    source = ", ".join(files)
+    files = [str(found / name) for name in graph.raw_files] if found else list(graph.addresses)
+    source = ", ".join(dict.fromkeys(files))
     if found is None:
         folders.check_data_folder(folder)
     # Not in the data folder: who may write to that, could put another folder in place of this one.
@@ -145,12 +147,14 @@ def _undirected(edge_index: Tensor, num_nodes: int, self_loops: bool) -> Tensor:
 
 def _differences(graph: GraphInfo, data: Dataset) -> list[str]:
     """In which counts a graph differs from the registry's, in words: it is another graph."""
+    own_splits = 0 if graph.folds else graph.num_own_splits
     counts = {
+        "graphs": (data.num_units if data.batch is not None else 0, graph.num_graphs),
         "nodes": (data.num_nodes, graph.num_nodes),
         "edges": (data.num_edges, graph.num_edges),
         "features": (data.x.size(1), graph.num_features),
         "classes": (int(data.y.max()) + 1, graph.num_classes),
-        "splits": (data.splits["own"].size(1) if "own" in data.splits else 0, graph.num_own_splits),
+        "splits": (data.splits["own"].size(1) if "own" in data.splits else 0, own_splits),
     }
     return [
         f"{got:,} {what} instead of {expected:,}"

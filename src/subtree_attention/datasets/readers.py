@@ -2,7 +2,7 @@
 
 A reader gets a folder that holds the raw files in PyG's layout and that it may write to. It returns
 x [N, F], edge_index [2, E], y [N] and the splits that the graph brings along, by the names that
-`Dataset` has for them. Nothing here is normalised or symmetrised yet.
+`Dataset` has for them; of many graphs y [G] and batch [N]. Nothing here is symmetrised yet.
 """
 
 import contextlib
@@ -91,7 +91,41 @@ def _digits(_folder: Path) -> Parts:
     return {"x": x, "edge_index": edge_index, "y": torch.from_numpy(images.target).long()}
 
 
-READERS: dict[str, Callable[[Path], Parts]] = {"deezer": _deezer, "digits": _digits}
+def _collection(name: str) -> Callable[[Path], Parts]:
+    """The reader of a collection of graphs in the text files of TUDataset."""
+
+    def read(folder: Path) -> Parts:
+        raw = folder / "TUDataset" / name / "raw"
+
+        def column(what: str, **how: Any) -> np.ndarray:
+            return np.loadtxt(raw / f"{name}_{what}.txt", delimiter=",", **how)
+
+        edges = column("A", dtype=np.int64) - 1  # [E, 2]
+        batch = column("graph_indicator", dtype=np.int64) - 1  # [N]
+        labels = column("node_labels", dtype=np.int64)  # [N], as one-hot columns
+        x = np.eye(labels.max() - labels.min() + 1)[labels - labels.min()]
+        if (raw / f"{name}_node_attributes.txt").exists():
+            attributes = column("node_attributes", ndmin=2)
+            # They are lengths and counts of up to hundreds: as the numbers of a table.
+            spread = np.maximum(attributes.std(0), 1e-12)
+            x = np.hstack([(attributes - attributes.mean(0)) / spread, x])
+        _, y = np.unique(column("graph_labels", dtype=np.int64), return_inverse=True)  # [G]
+        return {
+            "x": torch.from_numpy(x).float(),
+            "edge_index": torch.from_numpy(edges.T.copy()),
+            "y": torch.from_numpy(y),
+            "batch": torch.from_numpy(batch),
+        }
+
+    return read
+
+
+COLLECTIONS = ("MUTAG", "ENZYMES", "PROTEINS")
+READERS: dict[str, Callable[[Path], Parts]] = {
+    "deezer": _deezer,
+    "digits": _digits,
+    **{name.lower(): _collection(name) for name in COLLECTIONS},
+}
 """Of graphs that PyG has no class for."""
 
 

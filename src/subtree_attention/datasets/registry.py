@@ -35,6 +35,10 @@ class GraphInfo:
         self_loops: whether every node gets a self-loop.
         num_own_splits: how many splits the graph brings along (`split="own"`).
         fixed_split: file below the data folder with one fixed split (`split="fixed"`), if any.
+        folds: file below the data folder with the splits of `split="own"`, where they are not in
+            the raw files.
+        num_graphs: G of a collection, whose targets and splits are of graphs; 0 for one graph.
+        members: the raw files, where they lie in one archive at the address.
     """
 
     name: str
@@ -54,11 +58,19 @@ class GraphInfo:
     self_loops: bool = False
     num_own_splits: int = 0
     fixed_split: str | None = None
+    folds: str | None = None
+    num_graphs: int = 0
+    members: tuple[str, ...] = ()
 
     @property
     def raw_files(self) -> tuple[str, ...]:
         """The names of the raw files; empty for a graph that needs none."""
-        return tuple(url.rpartition("/")[2] for url in self.urls)
+        return self.members or tuple(url.rpartition("/")[2] for url in self.urls)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where each raw file can be had."""
+        return self.urls * len(self.members) if self.members else self.urls
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -103,5 +115,6 @@ def _graphs() -> dict[str, GraphInfo]:
     for entry in content.values():
         numbers = map(str, range(entry["num_classes"]))
         entry["classes"] = tuple(entry.get("classes", numbers))
-        entry["urls"] = tuple(entry.get("urls", ()))
+        for name in ("urls", "members"):
+            entry[name] = tuple(entry.get(name, ()))
     return {name: GraphInfo(name=name, **entry) for name, entry in content.items()}

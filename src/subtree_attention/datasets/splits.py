@@ -7,6 +7,7 @@ Results on different kinds of split are not comparable.
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -132,23 +133,62 @@ def fixed_codes(graph: GraphInfo, folder: Path, mirror: Path | None) -> Tensor:
 
     It is a file with the arrays train, valid and test, in the data folder or else in the mirror.
     """
-    name = str(graph.fixed_split)
-    path = next((p / name for p in (folder, mirror) if p and (p / name).is_file()), None)
-    if path is None:
-        raise MissingData(
-            f"the fixed split of {graph.name!r} is missing. Put the file {Path(name).name} "
-            f"into {(folder / name).parent}, or set STA_MIRROR to a folder that holds {name}."
-        )
+    path = _published("fixed split", graph, str(graph.fixed_split), folder, mirror)
     try:
         with open_regular(path, links=True) as raw, np.load(raw, allow_pickle=False) as file:
             parts = [torch.from_numpy(file[part]).long() for part in ("train", "valid", "test")]
         together = torch.cat(parts)
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         raise ValueError(f"{path} is damaged: expected arrays train, valid and test") from None
-    inside = together.min() >= 0 and together.max() < graph.num_nodes
-    if not inside or together.unique().shape != together.shape:
-        raise ValueError(f"{path} is the split of another graph, or names a node twice")
+    _check_units(path, together, graph.num_nodes)
     return own_codes(*_masks(graph.num_nodes, parts))
+
+
+def fold_codes(graph: GraphInfo, folder: Path, mirror: Path | None) -> Tensor:
+    """The folds of a collection of graphs, as `own_codes` gives them: [G, S].
+
+    It is a JSON list, in the data folder or else in the mirror: the graphs of each fold's "test",
+    and below "model_selection" those of "train" and "validation".
+    """
+    path = _published("folds", graph, str(graph.folds), folder, mirror)
+    try:
+        with open_regular(path, links=True) as raw:
+            folds = json.load(raw)
+        inside = [fold["model_selection"][0] for fold in folds]
+        lists = [
+            (within["train"], within["validation"], fold["test"])
+            for within, fold in zip(inside, folds, strict=True)
+        ]
+        parts = [[torch.tensor(part, dtype=torch.int64) for part in fold] for fold in lists]
+    except (OSError, ValueError, KeyError, IndexError, TypeError, RuntimeError):
+        raise ValueError(f"{path} is damaged: expected a list of folds") from None
+    codes = []
+    for fold in parts:
+        _check_units(path, torch.cat(fold), graph.num_graphs)
+        codes.append(own_codes(*_masks(graph.num_graphs, fold)))
+    if len(codes) != graph.num_own_splits:
+        raise ValueError(f"{path} has {len(codes)} folds instead of {graph.num_own_splits}")
+    return torch.cat(codes, 1)
+
+
+def _published(what: str, graph: GraphInfo, name: str, folder: Path, mirror: Path | None) -> Path:
+    """A file of splits in the data folder, or else in the mirror."""
+    path = next((p / name for p in (folder, mirror) if p and (p / name).is_file()), None)
+    if path is None:
+        verb = "are" if what == "folds" else "is"
+        raise MissingData(
+            f"the {what} of {graph.name!r} {verb} missing. Put the file {Path(name).name} "
+            f"into {(folder / name).parent}, or set STA_MIRROR to a folder that holds {name}."
+        )
+    return path
+
+
+def _check_units(path: Path, together: Tensor, count: int) -> None:
+    """Refuse numbers of nodes or graphs that are out of bounds, or there twice."""
+    inside = together.numel() and together.min() >= 0 and together.max() < count
+    if not inside or together.unique().shape != together.shape:
+        what = "node" if path.suffix == ".npz" else "graph"
+        raise ValueError(f"{path} is the split of another graph, or names a {what} twice")
 
 
 def _masks(num_nodes: int, parts: Iterable[Tensor]) -> Split:

@@ -38,6 +38,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     # Not in the paper: settings in the middle of its grid.
     "cora-ml": {"hops": 5, "dropout": 0.4},
     "minesweeper": {"hops": 5, "dropout": 0.2, "encoding": 0},
+    "mutag": {"encoding": 0},
+    "enzymes": {"encoding": 0},
+    "proteins": {"encoding": 0},
 }
 """Graph -> settings that differ from `Config`'s defaults (3 hops, 4 heads, lr 0.01, ...)."""
 
