@@ -209,6 +209,6 @@ class _SameWeights:
     def _answer(self, model: nn.Module, x: Features) -> Answer:
         """Logits [N, C] without dropout, and the gradient of the loss for all parameters."""
         case, logits = self.case, model.eval()(x, self.graph)
-        loss = tasks.of(case.config.task).loss(case.data.y, case.split.train, case.classes)
+        loss = tasks.of(case.config.task).loss(model, case.data.y, case.split.train, case.classes)
         grads = torch.autograd.grad(loss(logits), list(model.parameters()))
         return logits.detach(), torch.cat([grad.flatten() for grad in grads])

@@ -36,7 +36,8 @@ def _untrained(hops: int, data: Dataset, graph: Graph) -> SavedRun:
     run = SavedRun(Path("untrained"), torch.device("cpu"))
     model = STAGNN(FEATURES, 64, CLASSES, hops=hops, heads=HEADS).eval()
     run.config, run.model, run.temperature = Config.of("random", hops=hops), model, 1.0
-    run.dataset, run.graph, run.split = data, graph, data.split("B")
+    run.dataset, run.graph = data, graph
+    run.problem = run.task.problem(data, "B", 0)
     with torch.no_grad():
         run.logits = model(data.x, graph).double().numpy()
     return run

@@ -23,7 +23,6 @@ from experiments.bench.measure import Version, measure
 from experiments.benchmarks.script import CPU, GRAPHS, leave, parser, prepare
 from subtree_attention.config import Config
 from subtree_attention.datasets import Dataset
-from subtree_attention.nn import build
 from subtree_attention.train.jobs import Place, work
 from subtree_attention.train.recipes import recipe
 from subtree_attention.train.run import Material, Run
@@ -39,9 +38,9 @@ def both(data: Dataset, configs: Sequence[Config], place: Place) -> Materials:
 
 def trainer(material: Material, seed: int) -> Trainer:
     """As `fit` begins the run of a seed."""
-    split = material.split(seed)
+    problem = material.problem(seed)
     torch.manual_seed(seed)
-    return material.trainer(build(material.config.model, **material.sizes), split, capture=True)
+    return material.trainer(material.network(), problem, capture=True)
 
 
 # ------------------------------------------------------------------------------------- scores

@@ -156,10 +156,19 @@ class STAGNNSettings(Settings):
 
 
 @dataclass(frozen=True)
-class NodeClassification(Settings):
+class TaskSettings(Settings):
+    """What all tasks have: a metric that models are chosen by, and a word for the command line."""
+
+    word: ClassVar[str] = ""
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class NodeClassification(TaskSettings):
     """The class of every node."""
 
     name: ClassVar[str] = "node-classification"
+    word: ClassVar[str] = "classification"
     metric: str = option(
         "accuracy",
         "What models are chosen by",
@@ -199,7 +208,14 @@ class FitSettings(Settings):
 
 MODELS: dict[str, type[Settings]] = {STAGNNSettings.name: STAGNNSettings}
 """The settings of each model, by its name."""
-TASKS: dict[str, type[Settings]] = {NodeClassification.name: NodeClassification}
+TASKS: dict[str, type[TaskSettings]] = {NodeClassification.name: NodeClassification}
+"""The settings of each task, by its name."""
+
+
+def task_named(name: str) -> type[TaskSettings]:
+    """The settings of a task, by its name or by its word for the command line."""
+    words = {kind.word: kind for kind in TASKS.values()}
+    return {**words, **TASKS}[_check.known("task", name, [*words, *TASKS])]
 
 
 @dataclass(frozen=True)
@@ -237,8 +253,14 @@ class Config:
         return cls(DataSettings(graph)).replace(**settings)
 
     def replace(self, **changes: Any) -> Config:
-        """This configuration with some settings changed, by their plain names: `hops=5`."""
+        """This configuration with some settings changed, by their plain names: `hops=5`.
+
+        `task="regression"` is another task, whose settings are its defaults.
+        """
         parts: dict[str, Any] = dict(self.parts())
+        if "task" in changes:
+            kind = task_named(changes.pop("task"))
+            parts["task"] = self.task if type(self.task) is kind else kind()
         owner = {about.name: part for part, some in parts.items() for about in fields(some)}
         for name in changes:
             _check.known("setting", name, owner)
@@ -268,6 +290,7 @@ class Config:
     def differences(self, other: Config) -> list[str]:
         """The settings that the other one has otherwise, in words."""
         ours, theirs = self.flat(), _check.kind("other", other, Config, "a Config").flat()
+        ours, theirs = {"task": self.task.name, **ours}, {"task": other.task.name, **theirs}
         names = dict.fromkeys([*ours, *theirs])
         return [
             f"{name} {ours.get(name)!r}, not {theirs.get(name)!r}"

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from subtree_attention import STAGNN, Config, Dataset, Graph, SavedRun
 from subtree_attention.datasets import Split
+from subtree_attention.tasks import Problem
 
 
 def made_run(
@@ -24,7 +25,8 @@ def made_run(
     none = torch.zeros(dataset.num_nodes, dtype=torch.bool)
     run.config, run.temperature = Config.of(dataset.name), temperature
     run.model, run.dataset = model.eval(), dataset
-    run.split = Split(~none if train is None else train, none, none)
+    split = Split(~none if train is None else train, none, none)
+    run.problem = Problem(dataset, dataset.y, split, {})
     run.graph = Graph.from_data(dataset, "rw")
     with torch.no_grad():
         run.logits = model(dataset.features, run.graph).double().numpy()

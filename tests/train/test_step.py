@@ -10,7 +10,6 @@ import subtree_attention as sta
 from subtree_attention.config import Config
 from subtree_attention.datasets import Dataset
 from subtree_attention.datasets.features import from_scipy
-from subtree_attention.nn import build
 from subtree_attention.train.jobs import Place
 from subtree_attention.train.run import Material
 from subtree_attention.train.step import NOTES, Trainer
@@ -38,8 +37,8 @@ def make(
 ) -> Trainer:
     material = Material(data, config, torch.device(device))
     torch.manual_seed(seed)
-    model = build(config.model, **material.sizes)
-    return material.trainer(model, material.split(0), capture)
+    model = material.network()
+    return material.trainer(model, material.problem(0), capture)
 
 
 def advance(trainer: Trainer, epochs: int) -> None:
@@ -66,8 +65,8 @@ def test_it_does_what_the_plain_loop_does(data, device):
     def start() -> Trainer:
         material = Material(double, config, torch.device(device))
         torch.manual_seed(0)
-        model = build(config.model, **material.sizes).double()
-        return material.trainer(model, material.split(0), capture=True)
+        model = material.network().double()
+        return material.trainer(model, material.problem(0), capture=True)
 
     trainer, plain = start(), start()
     advance(trainer, 12)
@@ -176,7 +175,7 @@ def test_running_statistics_are_kept_with_the_best_weights(data, device):
     material = Material(data, CONFIG, torch.device(device))
     model = WithBatchNorm().to(device)
     model(material.x, material.graph)
-    trainer = material.trainer(model, material.split(0), capture=True)
+    trainer = material.trainer(model, material.problem(0), capture=True)
     if device == "cuda":  # the evaluation must not run beside the step that changes them
         assert trainer.lane.side is trainer.lane.main
     advance(trainer, 6)

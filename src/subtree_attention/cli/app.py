@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 
-from ..config import DataSettings, FitSettings, NodeClassification, Settings, STAGNNSettings
+from ..config import TASKS, DataSettings, FitSettings, Settings, STAGNNSettings
 
 if TYPE_CHECKING:
     from ..train.watch import Watch
@@ -107,6 +107,16 @@ def setting_options(kind: type[Settings], panel: str) -> Options:
     }
 
 
+def task_options(panel: str) -> Options:
+    """The task, and an option for each setting that any task has."""
+    made: Options = {}
+    for kind in TASKS.values():
+        for name, found in setting_options(kind, panel).items():
+            made.setdefault(name, found)
+    words = ", ".join(kind.word for kind in TASKS.values())
+    return {"task": option(str, f"What is learnt: {words}.", panel=panel), **made}
+
+
 def _help(about: Any) -> str:
     """What a setting is, and the values it may have; a help that ends with a stop says them."""
     help, names = about.metadata["help"], list(about.metadata["words"] or ())
@@ -118,7 +128,7 @@ def _help(about: Any) -> str:
 TRAINING = "Training (default: the graph's recipe)"
 SETTINGS: Options = {
     **setting_options(FitSettings, TRAINING),
-    **setting_options(NodeClassification, TRAINING),
+    **task_options(TRAINING),
     **setting_options(DataSettings, TRAINING),
     **setting_options(STAGNNSettings, "Model (default: the graph's recipe)"),
 }

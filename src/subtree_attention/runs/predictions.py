@@ -84,7 +84,7 @@ def predict(
         ids=dataset.node_ids[start:],
         classes=dataset.classes,
         probabilities=asked.probabilities[start:],
-        labels=dataset.y.numpy()[start:],
+        labels=asked.target[start:],
         calibration=run.calibration,
         run=run.folder,
         notes=notes,

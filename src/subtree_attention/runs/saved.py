@@ -23,7 +23,7 @@ from ..datasets import Dataset, Split
 from ..datasets.tabular import apply_schema, join_tables
 from ..graph import Graph
 from ..io import FileError
-from ..nn import build
+from ..tasks import Problem, Task
 from ..tasks.calibration import Calibration
 from ..tasks.quality import Quality
 from ..upgrade import FORMAT
@@ -78,7 +78,8 @@ class SavedRun:
         return files.read_environment(self.out)
 
     @cached_property
-    def task(self) -> tasks.NodeClassification:
+    def task(self) -> Task:
+        """What it has learnt."""
         return tasks.of(self.config.task)
 
     @cached_property
@@ -91,8 +92,8 @@ class SavedRun:
             raise FileError(f"{path} does not fit its own settings: weights must be float32")
         try:
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-                build(settings, *sizes).load_state_dict(weights, assign=True)
-            model = build(settings, *sizes)
+                self.task.network(settings, *sizes).load_state_dict(weights, assign=True)
+            model = self.task.network(settings, *sizes)
             model.load_state_dict(weights)
         except (TypeError, ValueError, RuntimeError, MemoryError) as error:
             said = " ".join(str(error).split())[:300]  # torch names every weight
@@ -114,26 +115,38 @@ class SavedRun:
         return dataset_of(self.config, self.out).encoded(self.config.data.encoding)
 
     @cached_property
+    def problem(self) -> Problem:
+        """What it has learnt from."""
+        return self.task.problem(self.dataset, self.config.data.split, self.result.seed)
+
+    @cached_property
     def split(self) -> Split:
-        """Which nodes it was trained, chosen and tested on."""
-        return self.dataset.split(self.config.data.split, self.result.seed)
+        """Which nodes, or other units of its task, it was trained, chosen and tested on."""
+        return self.problem.split
+
+    @cached_property
+    def target(self) -> np.ndarray:
+        """What was to be learnt of each unit, [U, ...]."""
+        return self.problem.target.numpy()
 
     @cached_property
     def graph(self) -> Graph:
         """What its model walks on."""
-        return Graph.from_data(self.dataset, self.config.transition).to(self.device)
+        return Graph.from_data(self.problem.dataset, self.config.transition).to(self.device)
 
     @cached_property
     def logits(self) -> np.ndarray:
-        """What the model says of all nodes, [N, C], in float64."""
-        model, features = self.model, self.dataset.features
+        """What the model says of all units, [U, C], in float64."""
+        model, problem = self.model, self.problem.to(self.device)
+        features = problem.dataset.features
         takes, _ = self._sizes
         if features.size(1) != takes:
             raise FileError(
                 f"the model takes {takes} features, but the graph has {features.size(1)}"
             )
         with torch.no_grad():
-            logits = model(features.to(self.device), self.graph).double().cpu().numpy()
+            outputs = model(features.to(self.device), self.graph, **problem.inputs)
+        logits = outputs.double().cpu().numpy()
         if not np.isfinite(logits).all():
             raise FileError("the model gives values that are not finite: it is broken")
         return logits
@@ -143,13 +156,12 @@ class SavedRun:
         """What logits are divided by: found when training ended; older folders find it now."""
         if self.result.temperature is not None:
             return self.result.temperature
-        return self.task.temperature(self.logits, self.dataset.y.numpy(), self.split)
+        return self.task.temperature(self.logits, self.target, self.split)
 
     @cached_property
     def calibration(self) -> Calibration:
         """What the temperature does on validation and test nodes."""
-        y = self.dataset.y.numpy()
-        return self.task.calibration(self.temperature, self.logits, y, self.split)
+        return self.task.calibration(self.temperature, self.logits, self.target, self.split)
 
     @cached_property
     def probabilities(self) -> np.ndarray:
@@ -158,16 +170,19 @@ class SavedRun:
 
     def scores(self) -> tuple[float, float, float]:
         """The metric on training, validation and test nodes, computed now."""
-        return self.task.score(torch.from_numpy(self.logits), self.dataset.y, self.split)
+        outputs = torch.from_numpy(self.logits)
+        return self.task.score(self.model, outputs, self.problem.target, self.split)
 
     def on(self, dataset: Dataset) -> SavedRun:
         """The same model on another graph with the same columns; none of its nodes is in a part."""
         _check.kind("dataset", dataset, Dataset, "a Dataset")
-        other, nobody = copy(self), torch.zeros(dataset.num_nodes, dtype=torch.bool)
-        for name in ("graph", "logits", "probabilities", "calibration"):
+        other, dataset = copy(self), dataset.encoded(self.config.data.encoding)
+        for name in ("graph", "split", "target", "logits", "probabilities", "calibration"):
             other.__dict__.pop(name, None)
-        other.__dict__ |= {"temperature": self.temperature, "split": Split(nobody, nobody, nobody)}
-        other.__dict__["dataset"] = dataset.encoded(self.config.data.encoding)
+        target = self.task.target(dataset)
+        nobody = torch.zeros(len(target), dtype=torch.bool)
+        problem = Problem(dataset, target, Split(nobody, nobody, nobody), self.task.inputs(dataset))
+        other.__dict__ |= {"temperature": self.temperature, "dataset": dataset, "problem": problem}
         return other
 
     def read_tables(
@@ -234,8 +249,8 @@ class Scores(NamedTuple):
 
 def score(run: SavedRun) -> Scores:
     """A run on the split that it was trained on, by its calibrated probabilities."""
-    test, y = run.split.test.numpy(), run.dataset.y.numpy()
-    found = run.task.quality(run.logits[test] / run.temperature, y[test])
+    test = run.split.test.numpy()
+    found = run.task.quality(run.logits[test] / run.temperature, run.target[test])
     return Scores(run, *run.scores(), found)
 
 
@@ -243,7 +258,9 @@ def evaluate(folder: Folder, *, device: str = "auto") -> list[Scores]:
     """Every finished run below a folder, or the one run that the folder is."""
     runs = open_all(folder, device=device)
     for run in runs[1:]:  # they have one graph: it is read once
-        run.__dict__ |= {"dataset": runs[0].dataset, "graph": runs[0].graph}
+        run.__dict__["dataset"] = runs[0].dataset
+        if run.problem.dataset is runs[0].problem.dataset:
+            run.__dict__["graph"] = runs[0].graph
     return [score(run) for run in runs]
 
 

@@ -1,18 +1,19 @@
-"""What is learnt: target, loss, metric and calibration. Node classification is the first task."""
+"""What is learnt: units, target, loss, metric and calibration."""
 
 from __future__ import annotations
 
 from .. import _check
 from ..config import Settings
 from .classification import NodeClassification
+from .task import Problem, Task
 
-TASKS = {"node-classification": NodeClassification}
+TASKS: dict[str, type[Task]] = {"node-classification": NodeClassification}
 """The names of `config.TASKS`, and what stands behind them."""
 
 
-def of(settings: Settings) -> NodeClassification:
+def of(settings: Settings) -> Task:
     """The task that settings describe."""
     return TASKS[_check.known("task", getattr(settings, "name", settings), TASKS)](settings)
 
 
-__all__ = ["TASKS", "NodeClassification", "of"]
+__all__ = ["TASKS", "NodeClassification", "Problem", "Task", "of"]

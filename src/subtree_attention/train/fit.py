@@ -20,13 +20,15 @@ import torch
 
 from .. import _check, datasets, io
 from ..config import Config
-from ..datasets import Dataset, Split, as_dataset
+from ..datasets import Dataset, as_dataset
 from ..ops.backends import choose
 from ..ops.kernels import cpu
 from ..runs import folder as files
 from ..runs.environment import environment
 from ..runs.folder import RunResult
 from ..runs.saved import dataset_of
+from ..tasks import Problem
+from ..tasks import of as task_of
 from ..upgrade import FORMAT
 from .jobs import Place, work
 from .run import Material, SavingRun
@@ -117,13 +119,13 @@ def fit(
     dataset = dataset_of(config, given) if data is None else _given(config, data)
     material = Material(dataset.encoded(config.data.encoding), config, place.device)
     seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
-    splits = [material.split(seed) for seed in seeds]
+    problems = [material.problem(seed) for seed in seeds]
     folder = given or files.new_folder(config.data.graph)
     with files.claimed(folder):
         files.may_write(config, folder, resume)  # again: somebody may have been faster
         _begin(folder, material, watch, keep_graph and dataset.own)
         with _threads_of(folder, place.device, watch):
-            runs = _train(folder, material, splits, place, watch, stop, checkpoint_seconds)
+            runs = _train(folder, material, problems, place, watch, stop, checkpoint_seconds)
         result = Result(config, runs, folder)
         files.write_listed(folder, {files.SUMMARY: io.json_bytes(result.to_dict())})
     return result
@@ -132,7 +134,7 @@ def fit(
 def _train(
     folder: Path,
     material: Material,
-    splits: list[Split],
+    problems: list[Problem],
     place: Place,
     watch: Watch,
     stop: Callable[[], bool] | None,
@@ -142,7 +144,7 @@ def _train(
     results, capture = dict[int, RunResult](), place.capture and can_capture(material.config)
 
     def waiting() -> Iterator[SavingRun]:
-        for index, split in enumerate(splits):
+        for index, problem in enumerate(problems):
             path = folder / f"run-{index}"
             if path.is_symlink():
                 raise io.FileError(f"{path} is a link: nothing is read or written there")
@@ -151,7 +153,7 @@ def _train(
                 (path / files.CHECKPOINT).unlink(missing_ok=True)  # its end was cut off
                 watch.end(f"run {index}", _told(results[index], material))
             else:
-                yield SavingRun(material, index, split, folder, capture, checkpoint_seconds)
+                yield SavingRun(material, index, problem, folder, capture, checkpoint_seconds)
 
     try:
         for run in work(waiting(), place.at_a_time(capture), watch, stop):
@@ -160,7 +162,7 @@ def _train(
                 watch.end(run.name, _told(results[run.index], material))
     except KeyboardInterrupt:
         raise Interrupted(folder) from None
-    return [results[index] for index in range(len(splits))]
+    return [results[index] for index in range(len(problems))]
 
 
 @contextmanager
@@ -196,8 +198,11 @@ def _given(config: Config, data: Any) -> Dataset:
             f"'{graph}' is a graph of the registry: name yours otherwise, as in "
             "recipe(data, graph='mine')"
         )
-    if int(dataset.y.max()) < 0:
-        raise ValueError("no node has a label, so there is nothing to learn: name the target")
+    task = task_of(config.task)
+    if not task.known(task.target(dataset)).any():
+        raise ValueError(
+            f"no {task.unit} has a label, so there is nothing to learn: name the target"
+        )
     if dataset.x.size(1) + config.data.encoding == 0:
         raise ValueError(
             "no column is left as a feature: add one, or let positions in the graph be the "

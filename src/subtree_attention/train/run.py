@@ -12,11 +12,12 @@ import torch
 
 from .. import io
 from ..config import Config
-from ..datasets import Dataset, Split
+from ..datasets import Dataset
 from ..graph import Graph
-from ..nn import as_features, build
+from ..nn import as_features
 from ..runs.folder import CHECKPOINT, MODEL, Epoch, RunResult, write_curves, write_result
 from ..runs.saved import save_model
+from ..tasks import Problem
 from ..tasks import of as task_of
 from ..upgrade import FORMAT
 from .step import NOTES, Trainer
@@ -49,29 +50,37 @@ class Material:
         self.dataset, self.config, self.device = dataset, config, device
         self.task = task_of(config.task)
         self.x = as_features(dataset.features.to(device))  # prepared once: the runs share it
-        self.y = dataset.y.to(device)
         self.graph = Graph.from_data(dataset, config.transition).to(device)
         outputs = self.task.outputs(dataset)
         self.sizes = {"in_channels": self.x.size(1), "out_channels": outputs}
 
-    def split(self, seed: int) -> Split:
-        """The split of a run, on the device, if the task can be learnt on it."""
-        split = self.dataset.split(self.config.data.split, seed)
-        self.task.check(self.dataset, split)
-        return split.to(self.device)
+    def problem(self, seed: int) -> Problem:
+        """What the run of a seed learns from, on the device, if the task can be learnt on it."""
+        problem = self.task.problem(self.dataset, self.config.data.split, seed)
+        self.task.check(problem.target, problem.split)
+        return problem.to(self.device)
 
-    def trainer(self, model: torch.nn.Module, split: Split, capture: bool) -> Trainer:
-        """What trains a model on a split."""
+    def network(self) -> torch.nn.Module:
+        """What is trained, with fresh weights."""
+        return self.task.network(self.config.model, **self.sizes)
+
+    def trainer(self, model: torch.nn.Module, problem: Problem, capture: bool) -> Trainer:
+        """What trains a model on a problem."""
+        x, graph = self.x, self.graph
+        if problem.dataset is not self.dataset:  # it sees other edges, and perhaps features
+            x = as_features(problem.dataset.features.to(self.device))
+            graph = Graph.from_data(problem.dataset, self.config.transition).to(self.device)
         return Trainer(
             model.to(self.device),
-            self.x,
-            self.y,
-            split,
-            self.graph,
+            x,
+            problem.target,
+            problem.split,
+            graph,
             task=self.task,
             outputs=self.sizes["out_channels"],
             fit=self.config.fit,
             capture=capture,
+            inputs=problem.inputs,
         )
 
 
@@ -152,7 +161,7 @@ class SavingRun(Run):
     Args:
         material: graph and configuration.
         index: which of its runs, each on a split and a seed of its own.
-        split: of that seed.
+        problem: of that seed.
         out: the folder of all its runs.
         capture: see `Trainer`.
         checkpoint_seconds: how often it is saved: what a killed one loses.
@@ -162,16 +171,16 @@ class SavingRun(Run):
         self,
         material: Material,
         index: int,
-        split: Split,
+        problem: Problem,
         out: Path,
         capture: bool,
         checkpoint_seconds: float,
     ) -> None:
-        self.material, self.index, self.split = material, index, split
+        self.material, self.index, self.problem = material, index, problem
         self.folder, self.every = out / f"run-{index}", checkpoint_seconds
         config, fit = material.config, material.config.fit
         torch.manual_seed(fit.seed + index)
-        trainer = material.trainer(build(config.model, **material.sizes), split, capture)
+        trainer = material.trainer(material.network(), problem, capture)
         settings = ", ".join(f"{name} {value}" for name, value in config.flat().items())
         about = f"run {index} on {config.data.graph} ({settings})"
         super().__init__(f"run {index}", trainer, fit.epochs, fit.patience, about)
@@ -223,11 +232,13 @@ class SavingRun(Run):
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return result
 
-    def _temperature(self) -> float:
-        """Found once, here, so that a node has one probability, whoever is asked."""
+    def _temperature(self) -> float | None:
+        """Found once, here, so that a unit has one probability, whoever is asked."""
+        task, problem = self.material.task, self.problem
+        if not task.calibrates:
+            return None
         logits = self.trainer.best_outputs().double().cpu().numpy()
-        y = self.material.dataset.y.numpy()
-        return self.material.task.temperature(logits, y, self.split)
+        return task.temperature(logits, problem.target.cpu().numpy(), problem.split)
 
     def _restore(self) -> None:
         """Go on from the checkpoint, if there is one."""

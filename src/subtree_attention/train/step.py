@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..config import FitSettings
 from ..datasets import Split
 from ..graph import Graph
 from ..nn import parameter_groups, set_states
-from ..tasks import NodeClassification
+from ..tasks import Task
 
 EAGER_EPOCHS = 2
 """Epochs before the capture: libraries allocate their workspaces in the first ones."""
@@ -38,15 +38,16 @@ class Trainer:
     """Trains a model on one split of a graph, epoch by epoch.
 
     Args:
-        model: anything that gives outputs as `model(x, graph)`, on the device of x.
+        model: anything that gives outputs as `model(x, graph, **inputs)`, on the device of x.
         x: the features, as the model takes them.
-        y: the target of every node, [N].
-        split: training, validation and test nodes.
+        y: the target of every unit of the task, [U, ...].
+        split: training, validation and test units, masks [U].
         graph: as the model takes it.
         task: what the outputs are for: their loss and their scores.
-        outputs: how many numbers the model gives for a node.
+        outputs: how many numbers the model gives for a unit.
         fit: learning rate, weight decay, and how precise the states of the walk are.
         capture: replay a CUDA graph instead of calling the model every time.
+        inputs: what the model takes besides, by name: none by default.
     """
 
     def __init__(
@@ -57,12 +58,13 @@ class Trainer:
         split: Split,
         graph: Graph,
         *,
-        task: NodeClassification,
+        task: Task,
         outputs: int,
         fit: FitSettings,
         capture: bool = True,
+        inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.model, self.x, self.graph = model, x, graph
+        self.model, self.x, self.graph, self.inputs = model, x, graph, dict(inputs or {})
         self.device = y.device
         if fit.precision == "bf16":
             set_states(model, "bfloat16")
@@ -72,8 +74,8 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             groups, lr=fit.lr, fused=on_gpu or None, capturable=on_gpu
         )
-        self.loss_of = task.loss(y, split.train, outputs)
-        self.scores_of, self.metric = task.scores(y, split), task.metric
+        self.loss_of = task.loss(model, y, split.train, outputs)
+        self.scores_of, self.metric = task.scores(model, y, split), task.metric
 
         self.best = _Copies(model.state_dict())
         self.best_score = self._tensor(-self.metric.sign * torch.inf)
@@ -126,15 +128,15 @@ class Trainer:
 
     @torch.no_grad()
     def best_outputs(self) -> Tensor:
-        """What the model says of all nodes at its best epoch, whose weights it takes over."""
+        """What the model says of all units at its best epoch, whose weights it takes over."""
         with self.lane.own():
             self.model.load_state_dict(self.best_weights)
-            outputs = self.model.eval()(self.x, self.graph)
+            outputs = self.model.eval()(self.x, self.graph, **self.inputs)
         self.lane.settle()  # whoever asks works on another stream
         return outputs
 
     def read(self, since: int) -> list[list[float]]:
-        """Loss and scores on training, validation and test nodes of the epochs after `since`, of
+        """Loss and scores on training, validation and test units of the epochs after `since`, of
         which `NOTES` are remembered. Waits for what is queued."""
         with self.lane.own():
             epochs = range(since, int(self.noted))
@@ -180,7 +182,7 @@ class Trainer:
         """One step of gradient descent."""
         self.model.train()
         self.optimizer.zero_grad()
-        loss = self.loss_of(self.model(self.x, self.graph))
+        loss = self.loss_of(self.model(self.x, self.graph, **self.inputs))
         loss.backward()
         self.lane.join()  # the evaluation beside reads the weights
         self.optimizer.step()
@@ -192,7 +194,7 @@ class Trainer:
         best."""
         with self.lane.beside():
             self.model.eval()
-            outputs = self.model(self.x, self.graph)
+            outputs = self.model(self.x, self.graph, **self.inputs)
             # Without a score if any output is not finite: then x - x is not 0 for their sum.
             total = outputs.sum(dtype=torch.float64)
             scores = torch.where(total - total == 0, self.scores_of(outputs), torch.nan)

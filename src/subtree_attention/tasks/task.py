@@ -1,0 +1,154 @@
+"""What training, evaluation and display know of a task, whatever is learnt.
+
+A task has units: nodes, pairs of nodes, or graphs. Its target, its split and its scores are over
+units; the network is called as `network(x, graph, **inputs)` and gives outputs, of which the task
+knows the loss and the scores. What follows from `Task` as it stands are nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..nn import build
+from .metrics import METRICS, Loss, Metric, Score
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset, Split
+    from .calibration import Calibration
+    from .quality import Quality
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What one run learns from.
+
+    Attributes:
+        dataset: what the network sees, its features and edges: of all runs the same, or with the
+            edges of this run's split only.
+        target: of every unit, [U, ...].
+        split: training, validation and test units, masks [U].
+        inputs: what the network takes besides x and the graph, by name.
+    """
+
+    dataset: Dataset
+    target: Tensor
+    split: Split
+    inputs: Mapping[str, Any]
+
+    def to(self, device: torch.device) -> Problem:
+        """Target, split and inputs on a device; the dataset stays where it is."""
+        inputs = {
+            name: value.to(device) if isinstance(value, Tensor) else value
+            for name, value in self.inputs.items()
+        }
+        target, split = self.target.to(device), self.split.to(device)
+        return replace(self, target=target, split=split, inputs=inputs)
+
+
+class Task:
+    """What is learnt: the base of every task.
+
+    Whatever stands here is that of nodes; a task of other units says otherwise. Nothing in a loss
+    or in scores waits for the host, and shapes do not change between epochs: a GPU replays them.
+
+    Args:
+        settings: those of `config.TASKS`, the metric among them.
+    """
+
+    unit: ClassVar[str] = "node"
+    """What is predicted: "node", "link" or "graph"."""
+    calibrates: ClassVar[bool] = False
+    """Whether outputs are logits, which a temperature makes into probabilities to be trusted."""
+
+    def __init__(self, settings: Any) -> None:
+        self.settings = settings
+        self.metric: Metric = METRICS[settings.metric]
+
+    # --------------------------------------------------------------------- what is learnt from
+
+    def outputs(self, dataset: Dataset) -> int:
+        """The `out_channels` of the network: the numbers that it gives for each unit."""
+        raise NotImplementedError
+
+    def network(self, settings: Any, in_channels: int, out_channels: int) -> nn.Module:
+        """What is trained, with fresh weights: the model of the settings, or one around it."""
+        return build(settings, in_channels, out_channels)
+
+    def inputs(self, dataset: Dataset) -> dict[str, Any]:
+        """What the network takes besides x and the graph, by name."""
+        return {}
+
+    def target(self, dataset: Dataset) -> Tensor:
+        """Of every unit, [U, ...]."""
+        return dataset.y
+
+    def known(self, target: Tensor) -> Tensor:
+        """Units whose target [U, ...] is known: a mask [U]."""
+        raise NotImplementedError
+
+    def split(self, dataset: Dataset, kind: str, seed: int) -> Split:
+        """Training, validation and test units, masks [U]."""
+        return dataset.split(kind, seed)
+
+    def problem(self, dataset: Dataset, kind: str, seed: int) -> Problem:
+        """What the run of a seed learns from."""
+        split = self.split(dataset, kind, seed)
+        return Problem(dataset, self.target(dataset), split, self.inputs(dataset))
+
+    def check(self, target: Tensor, split: Split) -> None:
+        """Refuse parts on which the metric says nothing, before anything is trained."""
+        for part, mask in parts(split):
+            if not mask.any():
+                raise ValueError(f"there is no {part} {self.unit}: label more, or split otherwise")
+
+    # --------------------------------------------------------------------- what outputs are worth
+
+    def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:
+        """A function of the network's outputs: what is minimised, on the units in the mask [U].
+
+        It may draw random numbers, and may use parts of the model.
+        """
+        raise NotImplementedError
+
+    def scores(self, model: nn.Module, target: Tensor, split: Split) -> Score:
+        """A function of the network's outputs: the metric on train, val and test units, [3]."""
+        return self.metric.scores(target, torch.stack(tuple(split)))
+
+    def score(
+        self, model: nn.Module, outputs: Tensor, target: Tensor, split: Split
+    ) -> tuple[float, float, float]:
+        """The scores as numbers; NaN if any output is not finite: such a model has no score."""
+        scores = self.scores(model, target, split)(outputs)
+        train, val, test = torch.where(outputs.isfinite().all(), scores, torch.nan).tolist()
+        return train, val, test
+
+    # ------------------------------------------------------- where `calibrates`, and in numpy
+
+    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
+        """What logits [U, C] are divided by, so that probabilities can be trusted."""
+        raise NotImplementedError
+
+    def calibration(
+        self, temperature: float, logits: np.ndarray, target: np.ndarray, split: Split
+    ) -> Calibration:
+        """What that temperature does on validation and test units."""
+        raise NotImplementedError
+
+    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
+        """[U, C] -> [U, C]."""
+        raise NotImplementedError
+
+    def quality(self, outputs: np.ndarray, target: np.ndarray) -> Quality:
+        """More scores of some units: outputs [n, ...], target [n, ...]."""
+        raise NotImplementedError
+
+
+def parts(split: Split) -> zip[tuple[str, Tensor]]:
+    """The parts of a split by what people call them, with their masks [U]."""
+    return zip(("training", "validation", "test"), split, strict=True)
