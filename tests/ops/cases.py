@@ -94,21 +94,23 @@ MAPS = ["elu", "relu", "softplus", "softmax-features", "rbf-features", "callable
 
 @dataclass
 class Inputs:
-    """Query, key, value and hop weights of one call."""
+    """Query, key, value, hop weights and powers of denominators of one call."""
 
     query: Tensor
     key: Tensor
     value: Tensor
     hop_weights: Tensor | None = None
+    beta: Tensor | None = None
 
     def all(self) -> list[Tensor]:
-        tensors = (self.query, self.key, self.value, self.hop_weights)
-        return [t for t in tensors if t is not None]
+        return [t for t in vars(self).values() if t is not None]
 
     def to(self, *args: torch.dtype | str) -> "Inputs":
         """A copy of its own in another dtype or on another device, asking for gradients."""
-        moved = [t.detach().clone().to(*args).requires_grad_() for t in self.all()]
-        return Inputs(*moved)
+        given = {name: t for name, t in vars(self).items() if t is not None}
+        return Inputs(
+            **{n: t.detach().clone().to(*args).requires_grad_() for n, t in given.items()}
+        )
 
 
 def random_inputs(
@@ -119,15 +121,22 @@ def random_inputs(
     per_head: bool = True,
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
+    powers: int | None = None,
 ) -> Inputs:
-    """Normal q, k [N, H, d], v [N, H, c]; heads=None leaves H out; `hops` adds hop weights."""
+    """Normal q, k [N, H, d], v [N, H, c]; heads=None leaves H out; `hops` adds hop weights, and
+    `powers` those of so many hops' denominators, normal around 1/2."""
     generator = torch.Generator().manual_seed(seed)
     head = () if heads is None else (heads,)
     shapes = [(num_nodes, *head, c) for c in (channels[0], *channels)]
     if hops is not None:
         shapes.append((hops + 1, heads or 1) if per_head else (hops + 1,))
     drawn = [torch.randn(s, generator=generator, dtype=torch.float64).to(dtype) for s in shapes]
-    return Inputs(*(t.requires_grad_() for t in drawn))
+    inputs = Inputs(*(t.requires_grad_() for t in drawn))
+    if powers is not None:
+        shape = (powers, heads or 1) if per_head else (powers,)
+        beta = 0.5 + 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+        inputs.beta = beta.to(dtype).requires_grad_()
+    return inputs
 
 
 def reference(
@@ -138,8 +147,11 @@ def reference(
     squeeze = value.dim() == 2
     if squeeze:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
-    transition = graph.dense(value.dtype)
-    out = definition.subtree_attention(query, key, value, transition, hops, similarity, eps)
+    transition, beta = graph.dense(value.dtype), inputs.beta
+    if beta is not None:
+        beta = (beta if beta.dim() > 1 else beta[:, None]).expand(-1, value.size(1))
+    how = similarity, eps, beta
+    out = definition.subtree_attention(query, key, value, transition, hops, *how)
     if inputs.hop_weights is not None:
         weights = inputs.hop_weights.reshape(hops + 1, -1).expand(-1, value.size(1))
         out = torch.einsum("knhc,kh->nhc", out, weights)

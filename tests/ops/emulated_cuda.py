@@ -94,10 +94,11 @@ def unmap(macros, *, dot, dot_planes, phi, grad_phi, **rest):
     grad_phi.copy_(grad * phi.clamp(max=1) if macros["ELU"] else grad)
 
 
-def combine(macros, *, ones, readouts, hop_weights, out, eps, hops, first_hop, **rest):
+def combine(macros, *, ones, readouts, hop_weights, beta, out, eps, hops, first_hop, **rest):
     assert hops == len(readouts)
     value = ones[..., : macros["WIDTH"] - 1]
-    levels = readouts[..., :-1] * _inverse(readouts[..., -1:] + eps)
+    powers = None if beta is None else beta[first_hop - 1 : first_hop - 1 + hops]
+    levels = readouts[..., :-1] * _inverse(_raised(readouts[..., -1:] + eps, powers))
     if first_hop == 1:
         levels = torch.cat([value[None], levels])
     hop = first_hop - (first_hop == 1)
@@ -108,18 +109,22 @@ def combine(macros, *, ones, readouts, hop_weights, out, eps, hops, first_hop, *
     out.copy_(weighted if first_hop == 1 else out + weighted)
 
 
-def combine_backward(macros, *, ones, readouts, hop_weights, grad, **rest):
+def combine_backward(macros, *, ones, readouts, hop_weights, beta, grad, **rest):
     value = ones[..., : macros["WIDTH"] - 1]
     grads = grad[None].expand(len(readouts) + 1, *value.shape) if hop_weights is not None else grad
     weights = torch.ones(len(grads), value.size(1)) if hop_weights is None else hop_weights
-    share = _inverse(readouts[..., -1:] + rest["eps"])
+    total = readouts[..., -1:] + rest["eps"]
+    share = _inverse(_raised(total, beta))
     levels = torch.cat([value[None], readouts[..., :-1] * share])
     product, scaled = (grads * levels).sum(-1), weights[:, None, :, None] * grads
     rest["grad_value"].copy_(scaled[0])
     rest["grad_readouts"][..., : value.size(-1)] = scaled[1:] * share
-    rest["grad_readouts"][..., value.size(-1)] = (
-        -weights[1:, None] * product[1:] * share.squeeze(-1)
-    )
+    slope = share if beta is None else beta[:, None, :, None] * _inverse(total)
+    of_levels = -weights[1:, None] * product[1:]
+    rest["grad_readouts"][..., value.size(-1)] = of_levels * slope.squeeze(-1)
+    if beta is not None:
+        size = torch.where(total != 0, total.abs().log(), 0).squeeze(-1)
+        rest["beta_products"].copy_(of_levels * size)
     if hop_weights is not None:
         rest["products"].copy_(product)
 
@@ -140,6 +145,15 @@ def gate_backward(macros, *, ungated, logits, grad_weights, grad_ungated, grad_l
     of_shares = grad_weights[1:] * weights[1:]
     grad_ungated.copy_(of_weights.sum_to_size(weights.shape).view_as(ungated))
     grad_logits.copy_(shares * (of_shares - (shares * of_shares).sum(-1, keepdim=True)))
+
+
+def _raised(total, beta):
+    """[K, N, H, 1], [K, H] or None."""
+    if beta is None:
+        return total
+    beta = beta[:, None, :, None]
+    power = torch.where(total < 0, -1, 1) ** (beta != 0) * total.abs() ** beta
+    return torch.where(total != 0, power, 0)
 
 
 def _inverse(denominator):

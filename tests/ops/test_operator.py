@@ -126,7 +126,7 @@ def test_custom_ops_fulfil_their_contract_with_torch(device):
     kernel = backends.BACKENDS[name]
     matrices = kernel.matrices(graph, torch.float64, both=True)
     for keep, phi in product((walk.READOUTS, walk.STATES_TOO), ("", *kernel.maps)):
-        options = 2, 1e-6, name, "full", None, phi, keep
+        options = 2, 1e-6, name, "full", None, phi, "hop_weights", keep
         torch.library.opcheck(library.forward, (positive, *matrices, *options))
 
 

@@ -56,10 +56,12 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     ops.walk.check_states(layer.states, x.device, x.dtype)
     logits = layer.gate.as_softmax()
     hop: Any = [layer.hop_weights()] if logits is None else [layer.aggregation.alpha, logits]
-    ops.check_hop_shapes(hop[0], logits, layer.hops, layer.heads)
+    ops.check_hop_shapes(hop[0], logits, None, layer.hops, layer.heads)
     mix: Any = layer.head_mix.lin
     mixing = [tensor for tensor in (mix.weight, mix.bias) if tensor is not None] if mix else []
-    options = library.Options(layer.hops, layer.eps, backend, layer.states, phi="elu")
+    others = "hop_weights" if logits is None else "hop_weights gate"
+    how = layer.hops, layer.eps, backend, layer.states
+    options = library.Options(*how, phi="elu", others=others)
     call = _Call(graph, layer.heads, options, len(biases), len(hop))
     tensors = [*(lin.weight for lin in lins), *biases, *hop, *mixing]
     if any(tensor.dtype != x.dtype or tensor.device != x.device for tensor in tensors):

@@ -17,12 +17,14 @@ from . import backends, exported, library, recurrence, roots, softmax, walk
 from .gates import gated
 from .inputs import (
     FULL,
+    check_beta,
     check_eps,
     check_graph,
     check_heads,
     check_hop_shapes,
     check_hop_weights,
     check_on_graph,
+    check_power,
     check_state_bytes,
     full_precision,
     is_watched,
@@ -38,6 +40,7 @@ __all__ = [
     "attend",
     "attention",
     "backends",
+    "check_beta",
     "check_eps",
     "check_heads",
     "check_hop_shapes",
@@ -69,6 +72,7 @@ def subtree_attention(
     backend: str = "auto",
     states: str = "full",
     state_bytes: int | None = None,
+    beta: Tensor | None = None,
 ) -> Tensor:
     r"""Subtree attention: every node attends to each level of the subtree rooted at it.
 
@@ -83,6 +87,10 @@ def subtree_attention(
     their weighted sum, and then nothing grows with K in inference (on a GPU, beyond 16 read-outs).
     In training the read-outs do, K N H (c + 1) numbers, and the states of few hops where those are
     small.
+
+    With `beta` the denominator of hop k and head h is raised to :math:`\beta_{kh}`. A power of 1 is
+    the mean above, to rounding, and 0 a sum: linear attention without a denominator, which knows
+    how many walks arrive.
 
     Half-precision inputs are computed and returned in float32, and autocast does not reach in.
 
@@ -104,6 +112,9 @@ def subtree_attention(
             the traffic, with errors of about 1e-3.
         state_bytes: two states, which a walk needs, may take so many bytes; heads, and then value
             columns of a head, walk one after the other as far as that asks for. None: all at once.
+        beta: `[K]` or `[K, H]`, powers of the denominators at hops 1 .. K; None: 1. A negative
+            denominator, which only a transition with negative entries gives, keeps its sign, but
+            for a power of 0.
 
     Returns:
         `[K + 1, N, H, c]`, or `[N, H, c]` with `hop_weights`; without H if the inputs have none.
@@ -114,8 +125,9 @@ def subtree_attention(
     check_graph(graph)
     query, key, value, squeeze = check_heads(query, key, value, graph)
     hop_weights = check_hop_weights(hop_weights, hops, value.size(1))
+    beta = check_beta(beta, hops, value.size(1))
     how = feature_map, eps, backend, states, state_bytes
-    out = attend(query, key, value, graph, hops, hop_weights, *how)
+    out = attend(query, key, value, graph, hops, hop_weights, *how, beta=beta)
     return out.squeeze(-2) if squeeze else out
 
 
@@ -132,6 +144,7 @@ def attend(
     states: str,
     state_bytes: int | None,
     gate: Tensor | None = None,
+    beta: Tensor | None = None,
 ) -> Tensor:
     """:func:`subtree_attention` of what is known to fit: a layer checks its settings once.
 
@@ -141,11 +154,13 @@ def attend(
         value: `[N, H, c]`
         hop_weights: `[K + 1, H]` or None; with a gate also `[K + 1]` or `[K + 1, 1]`.
         gate: `[K, H]` logits: see :func:`gated`.
+        beta: `[K, H]` or None.
         graph, hops, feature_map, eps, backend, states, state_bytes: as there.
     """
     with full_precision(value):
         query, key, value, hop_weights = one_dtype(query, key, value, hop_weights)
         gate = None if gate is None else gate.to(value.dtype)
+        beta = None if beta is None else beta.to(value.dtype)
         walk.check_states(states, value.device, value.dtype)
         exact = feature_maps.is_softmax(feature_map)
         if exact or exported.asked_for():  # without a kernel
@@ -153,13 +168,13 @@ def attend(
                 hop_weights = gated(hop_weights, gate)
             query, key = map_features(feature_map, query, key)
             evaluate = softmax.softmax_attention if exact else exported.walk
-            return evaluate(query, key, value, hop_weights, graph, hops, eps)
+            return evaluate(query, key, value, hop_weights, graph, hops, eps, beta)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""
         if feature_maps.is_elu(feature_map) and "elu" in backends.BACKENDS[chosen].maps:
             phi = "elu"
         else:
             query, key = map_features(feature_map, query, key)
-        options = graph, hops, eps, chosen, states, state_bytes, phi, gate
+        options = graph, hops, eps, chosen, states, state_bytes, phi, gate, beta
         return library.run(query, key, value, hop_weights, *options)
 
 
@@ -172,6 +187,7 @@ def attention(
     hop: int,
     feature_map: str | FeatureMap = "elu",
     eps: float = 1e-6,
+    beta: float | Tensor | None = None,
 ) -> Tensor:
     r"""The exact attention of one root over the `hop`-th level of its subtree.
 
@@ -186,10 +202,12 @@ def attention(
         hop: k, the level attended to; at level 0 a root attends to itself.
         feature_map: as in :func:`subtree_attention`.
         eps: as in :func:`subtree_attention`.
+        beta: the power of this hop's denominator, a number or one for each head `[H]`; None: 1.
 
     Returns:
-        `[N, H]` weights, `[N]` for one head; they sum to 1 (less what eps takes) if a walk of
-        that length arrives at the root, otherwise all are 0.
+        `[N, H]` weights, `[N]` for one head; without beta they sum to 1 (less what eps takes) if a
+        walk of that length arrives at the root, otherwise all are 0. With beta they sum to
+        something else, and times the values they are still the level.
     """
     _check.integer("hop", hop, 0, _check.MOST_HOPS)
     _check.integer("root", root, 0)
@@ -199,11 +217,12 @@ def attention(
     if root >= graph.num_nodes:
         raise ValueError(f"root {root} is not a node: the graph has {graph.num_nodes} nodes")
     query, key, _, _ = one_dtype(query, key, key, None)
+    power = None if beta is None else check_power(beta, key)
     reached = arrivals(graph, root, hop, key.dtype)
     level = reached.nonzero().flatten()
     pairs = torch.zeros_like(level), level, reached[level]
-    shares = roots.attention_of_pairs(query[[root]], key, *pairs, feature_map, eps)
+    weights = roots.attention_of_pairs(query[[root]], key, *pairs, feature_map, eps, power)
     if hop == 0:
-        shares = torch.ones_like(shares)
-    weights = torch.zeros_like(key[..., 0]).index_copy(0, level, shares)
+        weights = torch.ones_like(weights)
+    weights = torch.zeros_like(key[..., 0]).index_copy(0, level, weights)
     return weights.squeeze(-1) if squeeze else weights

@@ -5,6 +5,8 @@ r"""The paper's Eq. 5, dense and to the letter: the ground truth of every test.
         \frac{\sum_j \hat A^k_{ij} \, \mathrm{sim}(Q_i, K_j) \, V_j}
              {\sum_j \hat A^k_{ij} \, \mathrm{sim}(Q_i, K_j)}, \qquad \mathrm{STA}_0 = V
 
+Beyond it, the denominator may be raised to a power beta of the hop and head.
+
 It costs O(N^2) memory and works in any dtype. Nothing here is fast, on purpose.
 """
 
@@ -30,15 +32,22 @@ def kernel_similarity(feature_map: Callable[[Tensor], Tensor]) -> Similarity:
     return lambda query, key: torch.einsum("ihm,jhm->hij", feature_map(query), feature_map(key))
 
 
-def attention_matrix(mask: Tensor, similarity: Tensor, eps: float = 0.0) -> Tensor:
+def attention_matrix(
+    mask: Tensor, similarity: Tensor, eps: float = 0.0, beta: Tensor | None = None
+) -> Tensor:
     """The attention of every node on every node under a mask: [N, N], [H, N, N] -> [H, N, N].
 
     The mask is a power of the transition matrix (STA), or all ones (SA). Where nothing is
-    masked in, the attention is 0.
+    masked in, the attention is 0. `beta` [H] is the power of the sums; a negative sum keeps its
+    sign, but for a power of 0.
     """
     weights = mask * similarity
     total = weights.sum(-1, keepdim=True) + eps
-    return torch.where(total != 0, weights / torch.where(total != 0, total, 1), 0)
+    divisor = torch.where(total != 0, total, 1)
+    if beta is not None:
+        beta = beta[:, None, None]
+        divisor = torch.where(beta == 0, 1, divisor.sign()) * divisor.abs() ** beta
+    return torch.where(total != 0, weights / divisor, 0)
 
 
 def subtree_attention(
@@ -49,13 +58,18 @@ def subtree_attention(
     hops: int,
     similarity: Similarity = softmax_similarity,
     eps: float = 0.0,
+    beta: Tensor | None = None,
 ) -> Tensor:
-    """STA_0 .. STA_K: [N, H, d], [N, H, d], [N, H, c], [N, N] -> [K + 1, N, H, c]."""
+    """STA_0 .. STA_K: [N, H, d], [N, H, d], [N, H, c], [N, N] -> [K + 1, N, H, c].
+
+    `beta` [K, H] are the powers of the denominators at hops 1 .. K; None: 1.
+    """
     sim = similarity(query, key)
     levels, power = [value], torch.eye(len(transition)).to(transition)
-    for _ in range(hops):
+    for hop in range(hops):
         power = transition @ power
-        levels.append(torch.einsum("hij,jhc->ihc", attention_matrix(power, sim, eps), value))
+        attention = attention_matrix(power, sim, eps, None if beta is None else beta[hop])
+        levels.append(torch.einsum("hij,jhc->ihc", attention, value))
     return torch.stack(levels)
 
 

@@ -127,13 +127,14 @@ def walk(
     graph: Graph,
     hops: int,
     eps: float,
+    beta: Tensor | None = None,
 ) -> Tensor:
     """All levels [K + 1, N, H, c], or their weighted sum [N, H, c]; shapes as in `Operands`."""
     edges = _edges(graph, value.dtype)
     state, levels = recurrence.first_state(key, value), [value]
-    for _ in range(hops):
-        state = _step(edges, state)
-        levels.append(recurrence.quotient(recurrence.read(query, state), eps))
+    for hop in range(hops):
+        state, power = _step(edges, state), None if beta is None else beta[hop]
+        levels.append(recurrence.quotient(recurrence.read(query, state), eps, power))
     out = torch.stack(levels)
     return out if hop_weights is None else (out * hop_weights[:, None, :, None]).sum(0)
 

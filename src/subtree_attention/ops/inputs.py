@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -138,10 +139,42 @@ def check_hop_weights(hop_weights: Tensor | None, hops: int, heads: int) -> Tens
     return hop_weights
 
 
+def check_beta(beta: Tensor | None, hops: int, heads: int) -> Tensor | None:
+    """Powers of denominators as [K, H]."""
+    if beta is None:
+        return None
+    _check.floating("beta", beta)
+    if beta.shape == (hops,):
+        return beta[:, None].expand(hops, heads)
+    if beta.shape != (hops, heads):
+        raise ValueError(
+            f"beta must have shape [{hops}] or [{hops}, {heads}] for {hops} hops and {heads} "
+            f"heads, got {_check.shape(beta)}"
+        )
+    return beta
+
+
+def check_power(beta: float | Tensor, key: Tensor) -> Tensor:
+    """The power of one hop's denominators as [H], for keys [N, H, d]."""
+    if not isinstance(beta, Tensor):
+        return key.new_full((key.size(1),), _check.number("beta", beta, -math.inf))
+    _check.floating("beta", beta)
+    if beta.shape not in ((), (key.size(1),)):
+        raise ValueError(
+            f"beta of one hop is a number or has shape [{key.size(1)}], got {_check.shape(beta)}"
+        )
+    return beta.to(key).expand(key.size(1))
+
+
 def check_hop_shapes(
-    hop_weights: Tensor | None, gate: Tensor | None, hops: int, heads: int
+    hop_weights: Tensor | None,
+    gate: Tensor | None,
+    beta: Tensor | None,
+    hops: int,
+    heads: int,
 ) -> None:
-    """Refuse hop weights and logits of a gate that do not fit: kernels read them as they are."""
+    """Refuse hop weights, logits of a gate and powers of denominators that do not fit: kernels read
+    them as they are."""
     each, table = (hops + 1, heads), ((hops + 1,), (hops + 1, 1), (hops + 1, heads))
     if hop_weights is not None and hop_weights.shape not in (table if gate is not None else [each]):
         raise ValueError(
@@ -152,6 +185,11 @@ def check_hop_shapes(
         raise ValueError(
             f"a gate of {hops} hops and {heads} heads has logits {[hops, heads]}, "
             f"got {_check.shape(gate)}"
+        )
+    if beta is not None and beta.shape != (hops, heads):
+        raise ValueError(
+            f"beta of {hops} hops and {heads} heads has shape {[hops, heads]}, "
+            f"got {_check.shape(beta)}"
         )
 
 

@@ -31,6 +31,8 @@ class Options(NamedTuple):
     states: str = "full"
     state_bytes: int | None = None
     phi: str = ""
+    others: str = ""
+    """Which inputs follow query, key and value: names of fields of `Operands`, in their order."""
     keep: int = walk.NOTHING
 
     @property
@@ -42,9 +44,9 @@ class Options(NamedTuple):
 
     def operands(self, inputs: Sequence[Tensor]) -> Operands:
         dtype = walk.state_dtype(self.states, inputs[2].dtype)
-        query, key, value, *others = inputs
-        weights, gate = (*others, None, None)[:2]
-        return Operands(self.hops, self.eps, dtype, query, key, value, weights, gate, self.phi)
+        query, key, value, *rest = inputs
+        others: dict[str, Any] = dict(zip(self.others.split(), rest, strict=True))
+        return Operands(self.hops, self.eps, dtype, query, key, value, phi=self.phi, **others)
 
 
 Matrices: TypeAlias = tuple[Sequence[Tensor], Sequence[Tensor]]
@@ -85,9 +87,10 @@ def run(
     state_bytes: int | None = None,
     phi: str = "",
     gate: Tensor | None = None,
+    beta: Tensor | None = None,
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Operands`, the result as in `walk.forward`."""
-    check_hop_shapes(hop_weights, gate, hops, value.size(1))
+    check_hop_shapes(hop_weights, gate, beta, hops, value.size(1))
     gates = BACKENDS[backend].gates and state_bytes is None  # which may part the heads
     if gate is not None and hop_weights is not None and not gates:
         hop_weights, gate = gated(hop_weights, gate), None
@@ -96,9 +99,11 @@ def run(
     if not apart or joined(inputs) is None:
         # Before autograd saves them: a slice would keep alive all that it was cut from.
         inputs = [tensor.contiguous() for tensor in inputs]
-    inputs += [tensor.contiguous() for tensor in (hop_weights, gate) if tensor is not None]
+    others = {"hop_weights": hop_weights, "gate": gate, "beta": beta}
+    given = {name: tensor for name, tensor in others.items() if tensor is not None}
+    inputs += [tensor.contiguous() for tensor in given.values()]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    options = Options(hops, float(eps), backend, states, state_bytes, phi)
+    options = Options(hops, float(eps), backend, states, state_bytes, phi, " ".join(given))
     if watched:
         options, matrices = _settle(graph, options, key, value, training)
         return forward(inputs, *matrices, *options)[0]
@@ -151,7 +156,7 @@ def _backward(
     grad: Tensor,
     kept: Tensor,
     *inputs: Tensor,
-) -> tuple[Tensor | None, ...]:
+) -> tuple[Tensor, ...]:
     """Gradients as of `walk.backward`."""
     operands, how = options.operands(inputs), (options.keep, options.state_bytes)
     matrix, transpose = walkables
@@ -181,7 +186,7 @@ def _gradients(ctx: Any, grad: Tensor | None) -> Sequence[Tensor | None]:
         return [None] * len(inputs)
     if torch.is_grad_enabled() or is_watched(grad):
         return backward(grad, inputs, kept, *ctx.plan.matrices, *ctx.plan.options)
-    return ctx.plan.backward(grad.contiguous(), kept, *inputs)[: len(inputs)]
+    return ctx.plan.backward(grad.contiguous(), kept, *inputs)
 
 
 # ----------------------------------------------------------------------------------- custom ops
@@ -198,20 +203,21 @@ def forward(
     states: str,
     state_bytes: int | None,
     phi: str,
+    others: str,
     keep: int,
 ) -> tuple[Tensor, Tensor]:
-    """`walk.forward` of [query, key, value], which hop weights and then a gate may follow.
+    """`walk.forward` of [query, key, value] and the others that `Options` names.
 
     The transpose comes along for the backward pass.
     """
-    options = Options(hops, eps, backend, states, state_bytes, phi, keep)
+    options = Options(hops, eps, backend, states, state_bytes, phi, others, keep)
     return _forward(options, _walkables(options, (matrix, transpose)), *inputs)
 
 
 @forward.register_fake
 def _(inputs: Sequence[Tensor], matrix: Any, transpose: Any, *settings: Any) -> Any:
     options, (key, value) = Options(*settings), inputs[1:3]
-    levels = (options.hops + 1,) if len(inputs) == 3 else ()
+    levels = () if "hop_weights" in options.others.split() else (options.hops + 1,)
     how = options.sizes(key, value), options.keep, options.state_bytes
     kept = walk.kept_numbers(options.kernel, *how)
     return value.new_empty(*levels, *value.shape), value.new_empty(kept)
@@ -230,13 +236,14 @@ def backward(
     states: str,
     state_bytes: int | None,
     phi: str,
+    others: str,
     keep: int,
 ) -> list[Tensor]:
     """`walk.backward`: gradients of the inputs."""
-    options = Options(hops, eps, backend, states, state_bytes, phi, keep)
+    options = Options(hops, eps, backend, states, state_bytes, phi, others, keep)
     both = _walkables(options, (matrix, transpose))
     grads = _backward(options, both, grad.contiguous(), kept, *inputs)
-    return [each.contiguous() for each in grads if each is not None]  # no parts of one tensor
+    return [each.contiguous() for each in grads]  # no parts of one tensor
 
 
 @backward.register_fake

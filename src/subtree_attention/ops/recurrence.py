@@ -48,17 +48,52 @@ def read(query: Tensor, state: Tensor) -> Tensor:
     return torch.matmul(query.unsqueeze(-2), state).squeeze(-2)
 
 
-def quotient(readout: Tensor, eps: float) -> Tensor:
-    """Numerator over denominator, 0 where no walk arrives: [N, H, c + 1] -> [N, H, c]."""
-    return divide(readout[..., :-1], readout[..., -1:] + eps)
+def quotient(readout: Tensor, eps: float, beta: Tensor | None = None) -> Tensor:
+    """Numerator over denominator^beta, 0 where no walk arrives: [N, H, c + 1] -> [N, H, c].
+
+    `beta` is that of the hop, [H]; None: 1.
+    """
+    return divide(readout[..., :-1], _raised_of(readout[..., -1:] + eps, beta))
 
 
-def quotient_backward(grad: Tensor, readout: Tensor, eps: float) -> Tensor:
+def quotient_backward(
+    grad: Tensor, readout: Tensor, eps: float, beta: Tensor | None = None
+) -> Tensor:
     """The quotient rule: [N, H, c], [N, H, c + 1] -> [N, H, c + 1]."""
     denominator = readout[..., -1:] + eps
-    grad_numerator = divide(grad, denominator)
-    level = divide(readout[..., :-1], denominator)
-    return torch.cat([grad_numerator, -(grad_numerator * level).sum(-1, keepdim=True)], dim=-1)
+    raised_denominator = _raised_of(denominator, beta)
+    grad_numerator = divide(grad, raised_denominator)
+    level = divide(readout[..., :-1], raised_denominator)
+    if beta is None:
+        grad_denominator = (grad_numerator * level).sum(-1, keepdim=True)
+    else:
+        product = (grad * level).sum(-1, keepdim=True)
+        grad_denominator = divide(beta[:, None] * product, denominator)
+    return torch.cat([grad_numerator, -grad_denominator], dim=-1)
+
+
+def beta_backward(grad: Tensor, readout: Tensor, eps: float, beta: Tensor) -> Tensor:
+    """The gradient of a hop's beta: [N, H, c], [N, H, c + 1], [H] -> [H]."""
+    product = (grad * quotient(readout, eps, beta)).sum(-1)
+    size = (readout[..., -1] + eps).abs()
+    return -(product * torch.where(size != 0, size, 1).log()).sum(0)
+
+
+def raised(denominator: Tensor, beta: Tensor) -> Tensor:
+    """|denominator|^beta with the denominator's sign; 1 for a beta of 0, and 0 where it is 0.
+
+    With non-negative features and transitions there is no negative denominator. With others the
+    sign is kept, so that a beta of 1 is the plain quotient and no other gives NaN, and a beta of 0
+    leaves the numerator alone.
+    """
+    arrived = denominator != 0
+    power = torch.where(arrived, denominator.abs(), 1) ** beta
+    return torch.where(arrived, torch.where(beta == 0, 1, denominator.sign()) * power, 0)
+
+
+def _raised_of(denominator: Tensor, beta: Tensor | None) -> Tensor:
+    """Of a hop: [N, H, 1], [H] -> [N, H, 1]."""
+    return denominator if beta is None else raised(denominator, beta[:, None])
 
 
 def outer(left: Tensor, right: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The attention of single roots: which share of a root's attention each node gets.
+"""The attention of single roots: which weight a root's attention gives each node.
 
 A root attends to what reaches it, by how much of it arrives (its mass: an entry of a power of the
 transition matrix) and how similar it is (its score). `shares` is that formula, for whoever has mass
@@ -26,8 +26,11 @@ def shares(
     softmax: bool = False,
     root: Tensor | None = None,
     num_roots: int = 1,
+    beta: Tensor | None = None,
 ) -> Tensor:
     """The attention on n nodes: what arrives of each times its similarity, over the sum.
+
+    With `beta` it is over the sum^beta: weights, which are no shares of 1 any more.
 
     Args:
         mass: `[n]`, what arrives at the root from each node.
@@ -35,11 +38,12 @@ def shares(
         eps: added to the sum, as in :func:`subtree_attention`.
         softmax: whether the similarity is exp(score), without overflow, instead of the score.
         root: `[n]`, which of `num_roots` roots each node is attended by; None: all by one.
+        beta: `[H]`, the power of the sum; None: 1.
 
     Returns:
         `[n, H]`, in the dtype of the scores; 0 where nothing arrives.
     """
-    weights, total = weigh(mass, scores, eps, softmax, root, num_roots)
+    weights, total = weigh(mass, scores, eps, softmax, root, num_roots, beta)
     return recurrence.divide(weights, total if root is None else total[root])
 
 
@@ -50,15 +54,18 @@ def weigh(
     softmax: bool = False,
     root: Tensor | None = None,
     num_roots: int = 1,
+    beta: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The two sides of `shares`' quotient: weights [n, H] and their sums at the roots [R, H].
 
-    With `softmax` both are over exp(the root's largest score).
+    With `softmax` both are over exp(the root's largest score), and with `beta` [H] the sums are
+    raised to it.
     """
     mass = mass[:, None]
     if not softmax:
         weights = mass * scores
-        return weights, _summed(weights, root, num_roots) + eps
+        total = _summed(weights, root, num_roots) + eps
+        return weights, total if beta is None else recurrence.raised(total, beta)
     scores = scores.masked_fill(mass == 0, -torch.inf)  # an edge of weight 0 is no edge
     peak = scores.new_full((num_roots, scores.size(1)), -torch.inf)
     if root is not None:
@@ -70,7 +77,10 @@ def weigh(
     total = _summed(weights, root, num_roots)
     if eps:  # eps belongs to the sum of the plain exponentials
         total = total + eps * torch.exp(-peak)
-    return weights, total
+    if beta is None:
+        return weights, total
+    left = torch.exp(peak * (1 - beta))  # of the largest, which no longer cancels
+    return weights * (left if root is None else left[root]), recurrence.raised(total, beta)
 
 
 def _summed(weights: Tensor, root: Tensor | None, num_roots: int) -> Tensor:
@@ -94,6 +104,7 @@ def attention_of_pairs(
     mass: Tensor,
     feature_map: str | FeatureMap = "elu",
     eps: float = 1e-6,
+    beta: Tensor | None = None,
 ) -> Tensor:
     """The attention of roots on nodes, for n pairs of them, of which all that count are given.
 
@@ -105,16 +116,18 @@ def attention_of_pairs(
         mass: `[n]`, what arrives at the root from the node.
         feature_map: as in :func:`subtree_attention`, `"softmax"` included.
         eps: as in :func:`subtree_attention`.
+        beta: `[H]`, that of the hop; None: 1.
 
     Returns:
-        `[n, H]`; the shares of a root sum to 1, less what eps takes.
+        `[n, H]`; without beta the shares of a root sum to 1, less what eps takes.
     """
     query, key, _, _ = one_dtype(query, key, key, None)
     with full_precision(key):
         query, key = map_features(feature_map, query, key)
         softmax = feature_maps.is_softmax(feature_map)
         scores = pair_scores(query, key, root, node, softmax)
-        return shares(mass.to(scores), scores, eps, softmax, root, query.size(0))
+        power = None if beta is None else beta.to(scores)
+        return shares(mass.to(scores), scores, eps, softmax, root, query.size(0), power)
 
 
 def arrivals(graph: Graph, root: int, hop: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -4,6 +4,10 @@ The softmax kernel has no finite feature map, so nothing can walk; instead the p
 formed, sparse, and the similarity is evaluated where they are not zero. That fits small or
 shallow graphs only: beyond `MAX_ENTRIES` it refuses with the size it would need. Positive random
 features (`feature_maps.SoftmaxFeatures`) approximate it at the cost of a walk.
+
+Shares are of exponentials over the root's largest, which do not overflow. With beta the level is
+the numerator over denominator^beta of the plain exponentials, so the largest comes back as
+exp(largest (1 - beta)): where scores are large, a sum overflows though the mean does not.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ def softmax_attention(
     graph: Graph,
     hops: int,
     eps: float,
+    beta: Tensor | None = None,
 ) -> Tensor:
     """STA_0 .. STA_K with softmax similarity; shapes as in `walk.forward`."""
     if exporting():
@@ -46,7 +51,7 @@ def softmax_attention(
             "matrix outside torch. The feature map SoftmaxFeatures approximates it"
         )
     attend = _attention_uncompiled if torch.compiler.is_compiling() else _attention
-    return attend(query, key, value, hop_weights, graph, hops, eps)
+    return attend(query, key, value, hop_weights, graph, hops, eps, beta)
 
 
 def _attention(
@@ -57,8 +62,9 @@ def _attention(
     graph: Graph,
     hops: int,
     eps: float,
+    beta: Tensor | None,
 ) -> Tensor:
-    levels = _levels(query, key, value, graph, hops, eps)
+    levels = _levels(query, key, value, graph, hops, eps, beta)
     if hop_weights is None:
         return torch.stack(list(levels))
     out = next(levels) * hop_weights[0, :, None]
@@ -73,14 +79,21 @@ _attention_uncompiled = uncompiled(
 
 
 def _levels(
-    query: Tensor, key: Tensor, value: Tensor, graph: Graph, hops: int, eps: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    graph: Graph,
+    hops: int,
+    eps: float,
+    beta: Tensor | None,
 ) -> Iterator[Tensor]:
     """STA_0 .. STA_K, [N, H, c] each, one after the other."""
     yield value
-    for walked in [power(graph, hop, hops) for hop in range(1, hops + 1)]:
+    for hop, walked in enumerate([power(graph, hop, hops) for hop in range(1, hops + 1)]):
         arrays = (walked.indptr, walked.indices, walked.data)
         rowptr, col, weight = (torch.from_numpy(array).to(graph.device) for array in arrays)
-        yield _level(query, key, value, CSR(rowptr, col, weight.to(value)), eps)
+        how = eps, None if beta is None else beta[hop]
+        yield _level(query, key, value, CSR(rowptr, col, weight.to(value)), *how)
 
 
 def power(graph: Graph, hop: int, hops: int) -> sp.csr_array:
@@ -138,7 +151,9 @@ def _blocks(sizes: np.ndarray, limit: int) -> list[int]:
     return [*ends, len(sizes)] if len(sizes) else []
 
 
-def _level(query: Tensor, key: Tensor, value: Tensor, power: CSR, eps: float) -> Tensor:
+def _level(
+    query: Tensor, key: Tensor, value: Tensor, power: CSR, eps: float, beta: Tensor | None
+) -> Tensor:
     """One level of the subtree for all roots, a block of rows at a time: -> [N, H, c]."""
     counts = np.diff(power.rowptr.cpu().numpy())
     rows, out, start = csr_rows(power.rowptr, power.col.numel()), [], 0
@@ -146,18 +161,25 @@ def _level(query: Tensor, key: Tensor, value: Tensor, power: CSR, eps: float) ->
         entries = slice(int(power.rowptr[start]), int(power.rowptr[stop]))
         block = (rows[entries].long() - start, power.col[entries].long(), power.weight[entries])
         # Recomputed in the backward pass: what is gathered for one block is never kept.
-        args = (query[start:stop], key, value, *block, eps)
+        args = (query[start:stop], key, value, *block, eps, beta)
         out.append(checkpoint(_attend, *args, use_reentrant=False))
         start = stop
     return torch.cat(out) if out else torch.zeros_like(value)
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, row: Tensor, col: Tensor, mask: Tensor, eps: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    row: Tensor,
+    col: Tensor,
+    mask: Tensor,
+    eps: float,
+    beta: Tensor | None,
 ) -> Tensor:
     """Attention of B roots over E masked-in pairs: [B, H, d], [N, H, c] -> [B, H, c]."""
     scores = roots.pair_scores(query, key, row, col, softmax=True)
-    weights, total = roots.weigh(mask, scores, eps, True, row, len(query))
+    weights, total = roots.weigh(mask, scores, eps, True, row, len(query), beta)
     sums = value.new_zeros(*query.shape[:2], value.size(-1))
     sums = sums.index_add(0, row, weights[..., None] * value[col])
     return recurrence.divide(sums, total[..., None])

@@ -198,29 +198,29 @@ def backward(
     transpose: Walkable,
     keep: int,
     state_bytes: int | None = None,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of query, key, value, hop weights (None without weights), and the gate, if any.
+) -> tuple[Tensor, ...]:
+    """Gradients of query, key and value, and of hop weights, gate and beta as far as there are.
 
     The states walk once more, or lie where they are kept, for the queries; then the gradient of the
     states walks back along the transpose, for keys and values.
     """
-    sizes, weights = operands.sizes, operands.hop_weights
+    sizes = operands.sizes
     slices, _ = _planned(kernel, sizes, keep, state_bytes)
     if len(slices) == 1:
         return _backward(kernel, grad, operands, walkable, transpose, keep, memory, whole=True)
     query = operands.query.new_zeros(operands.query.shape)
     key = operands.key.new_zeros(operands.key.shape)
     value = operands.value.new_empty(operands.value.shape)
-    grad_weights = None if weights is None else torch.zeros_like(weights)
+    others = [torch.zeros_like(tensor) for tensor in operands.others]  # [., H]
     for part, held in _with_memory(kernel, sizes, slices, keep, memory):
         grads = grad[..., *part].contiguous(), operands.part(*part)
-        *own, own_weights = _backward(kernel, *grads, walkable, transpose, keep, held)
+        own = _backward(kernel, *grads, walkable, transpose, keep, held)
         query[:, part[0]] += own[0]
         key[:, part[0]] += own[1]
         value[:, *part] = own[2]
-        if grad_weights is not None and own_weights is not None:
-            grad_weights[:, part[0]] += own_weights
-    return query, key, value, grad_weights
+        for total, share in zip(others, own[3:], strict=True):
+            total[:, part[0]] += share
+    return query, key, value, *others
 
 
 def _with_memory(

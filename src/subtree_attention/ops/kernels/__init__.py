@@ -64,7 +64,7 @@ class Operands:
 
     Shapes: `query`, `key` [N, H, d], `value` [N, H, c], `hop_weights` [K + 1, H] or None; with a
     `gate` [K, H], whose softmax over heads multiplies them from hop 1 on, also [K + 1] or
-    [K + 1, 1], for all heads.
+    [K + 1, 1], for all heads. `beta` [K, H] are the powers of the denominators, None: 1.
     `state_dtype` is what states are rounded to between hops. `phi` is the feature map that the
     kernel is to apply, one of its `maps`; `""` where query and key are phi(q), phi(k) >= 0 already.
     """
@@ -77,7 +77,18 @@ class Operands:
     value: Tensor
     hop_weights: Tensor | None = None
     gate: Tensor | None = None
+    beta: Tensor | None = None
     phi: str = ""
+
+    @property
+    def others(self) -> list[Tensor]:
+        """What is given besides query, key and value, in the order of the fields."""
+        given = self.hop_weights, self.gate, self.beta
+        return [tensor for tensor in given if tensor is not None]
+
+    def power(self, hop: int) -> Tensor | None:
+        """The beta of a hop [H]."""
+        return None if self.beta is None else self.beta[hop - 1]
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -91,6 +102,7 @@ class Operands:
             key=self.key[:, heads],
             value=self.value[:, heads, values],
             hop_weights=None if self.hop_weights is None else self.hop_weights[:, heads],
+            beta=None if self.beta is None else self.beta[:, heads],
         )
 
 
@@ -116,7 +128,7 @@ class Kernel:
         `last_gradient(exchange, place)`: G_K = q (x) dR_K on the columns, or None for its factors;
         `step_back(transpose, old, new, hop)`, K - 1 .. 1: G_m = A^T G_(m+1) + q (x) dR_m;
         `home(transpose, old)`: dS_0 = A^T G_1, and what keys and values get of it.
-    `gradients()`: of query, key, value, hop weights (None without weights), and the gate, if any.
+    `gradients()`: of query, key and value, and of hop weights, gate and beta as far as there are.
 
     A step takes the state on the columns of its matrix, room for the new one (None where nobody
     will ask for it) and the hop, and returns the state on the rows. `kept_state(hop)` is where the

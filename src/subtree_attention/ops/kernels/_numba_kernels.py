@@ -12,8 +12,9 @@ others.
 All arrays are flat: a view of a row costs more than the few numbers in it. `shape` is (H, e, d)
 with e = c + 1. Behind the flat arrays are states [N, H, e, d] (the sums over key channels are then
 contiguous), q and k [N, H, d], values and their gradients [N, H, c], read-outs [N, H, e], products
-[N, H], hop weights of one hop [H]. `hop` is a tuple: query, gradient of the level, eps, hop
-weights, read-outs, room for dR, products, and the gradient of the query.
+[N, H], hop weights of one hop [H], powers of its denominators [H], or [0] where there are none.
+`hop` is a tuple: query, gradient of the level, eps, hop weights, read-outs, room for dR, products,
+the gradient of the query, powers, and what their gradients are the sums of [N, H], or [0].
 
 Compiling is what the first call waits for, and what LLVM is given to read is most of it. So there
 is one loop for every number of channels, over vectors as wide as fit, and none for special sizes;
@@ -249,11 +250,20 @@ def _share(scale, denominator):
 
 
 @_inline
-def _put_level(heads, width, readout, eps, scale, row, add, out):
-    """out (+)= scale * numerator / (denominator + eps) of node `row`."""
+def _raised(denominator, beta, head):
+    """|denominator|^beta with its sign, as `recurrence.raised`; itself where there is no beta."""
+    if len(beta) == 0 or denominator == 0:
+        return denominator
+    power = abs(denominator) ** get(beta, head)
+    return -power if denominator < 0 and get(beta, head) != 0 else power
+
+
+@_inline
+def _put_level(heads, width, readout, eps, scale, beta, row, add, out):
+    """out (+)= scale * numerator / (denominator + eps)^beta of node `row`."""
     for h in range(heads):
         r, o = (row * heads + h) * width, (row * heads + h) * (width - 1)
-        denominator = get(readout, r + width - 1) + eps
+        denominator = _raised(get(readout, r + width - 1) + eps, beta, h)
         share = _share(get(scale, h), denominator)
         overflows = np.isinf(share)  # which the level itself need not do
         for e in range(width - 1):
@@ -265,11 +275,13 @@ def _put_level(heads, width, readout, eps, scale, row, add, out):
 
 @_inline
 def _quotient_backward(heads, width, row, hop):
-    """dR of node `row` by the quotient rule for scale * grad, and products = <grad, level>."""
-    _, grad, eps, scale, readout, grad_readout, products, _ = hop
+    """dR of node `row` by the quotient rule for scale * grad, and products = <grad, level>; with
+    powers, also what their gradients are the sums of."""
+    _, grad, eps, scale, readout, grad_readout, products, _, beta, beta_products = hop
     for h in range(heads):
         r, g = (row * heads + h) * width, (row * heads + h) * (width - 1)
-        share = _share(1, get(readout, r + width - 1) + eps)
+        denominator = get(readout, r + width - 1) + eps
+        share = _share(1, _raised(denominator, beta, h))
         product = 0 * share
         # Two loops: in one, whether the sum is vectorised, and so in which order it adds, would
         # hang on where the arrays happen to lie.
@@ -277,7 +289,12 @@ def _quotient_backward(heads, width, row, hop):
             product += get(grad, g + e) * (get(readout, r + e) * share)
         for e in range(width - 1):
             store(grad_readout, r + e, get(scale, h) * get(grad, g + e) * share)
-        store(grad_readout, r + width - 1, -get(scale, h) * product * share)
+        slope = share
+        if len(beta):
+            slope = get(beta, h) * _share(1, denominator)
+            size = np.log(abs(denominator)) if denominator != 0 else 0 * denominator
+            store(beta_products, row * heads + h, -get(scale, h) * product * size)
+        store(grad_readout, r + width - 1, -get(scale, h) * product * slope)
         store(products, row * heads + h, product)
 
 
@@ -352,7 +369,7 @@ def begin(worker, counter, shape, key, value, scale, ones, state, out):
 @_kernel
 def walk_and_read(
     worker, counter, shape, rowptr, col, weight, old, new, totals,
-    query, eps, scale, add, readout, out,
+    query, eps, scale, beta, add, readout, out,
 ):  # fmt: skip
     """new = A old, readout = q new, out (+)= the hop's level times scale."""
     heads, width, size = shape
@@ -364,7 +381,7 @@ def walk_and_read(
             slot = row if each else worker
             _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
             _read(shape, query, new, row, slot, readout)
-            _put_level(heads, width, readout, eps, scale, row, add, out)
+            _put_level(heads, width, readout, eps, scale, beta, row, add, out)
         first = _take(counter)
 
 

@@ -135,6 +135,8 @@ class NumbaKernel(Kernel):
         if weights is None:
             weights = value.new_ones(operands.hops + 1, value.size(1))
         self.scales = weights.contiguous().numpy()
+        given = value.new_empty(operands.hops, 0) if operands.beta is None else operands.beta
+        self.beta = given.detach().contiguous().numpy()  # [K, H], or [K, 0] where there is none
         self.query, self.key, self.value = _arrays(operands.query, operands.key, value)
         self.turned = False  # to the backward pass
         self.lanes = self._empty(self.workers, *self.shape)  # a node's state for each thread
@@ -188,8 +190,9 @@ class NumbaKernel(Kernel):
 
     def step(self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int) -> Tensor | None:
         readout = self.readout if self.kept.readouts is None else self._kept_readout(hop)
-        at_hop = self.query, self.eps, self.scales[hop], self.summed, readout, self.levels[hop]
-        self._launch("walk_and_read", self.nodes, *matrix, *_arrays(old), *self._into(new), *at_hop)
+        at_hop = self.query, self.eps, self.scales[hop], self.beta[hop - 1], self.summed
+        ends = *at_hop, readout, self.levels[hop]
+        self._launch("walk_and_read", self.nodes, *matrix, *_arrays(old), *self._into(new), *ends)
         return new
 
     def finish(self) -> Tensor:
@@ -202,6 +205,8 @@ class NumbaKernel(Kernel):
     def turn(self, grad: Tensor) -> None:
         given, self.turned, self.levels = self.operands, True, self._levels(grad)
         self.products = given.value.new_empty(given.hops + 1, *given.value.shape[:2])
+        nodes, heads = self.nodes, self.beta.shape[1]
+        self.beta_products = given.value.new_empty(given.hops, nodes, heads)
         self.grads = (
             torch.zeros_like(given.query),
             torch.zeros_like(given.key),
@@ -240,14 +245,17 @@ class NumbaKernel(Kernel):
         ends = self.scales[0], *rooms, self.grad_key, self.grad_value
         self._launch("walk_home", self.nodes, *transpose, *states, *at_home, *ends)
 
-    def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        return *self.grads, self.products.sum(1) if self.summed else None
+    def gradients(self) -> tuple[Tensor, ...]:
+        of_weights = [self.products.sum(1)] if self.summed else []
+        of_beta = [] if self.operands.beta is None else [self.beta_products.sum(1)]
+        return *self.grads, *of_weights, *of_beta
 
     def _at(self, hop: int) -> tuple[Any, ...]:
         """What a kernel needs to form dR_hop: `hop` of the kernels."""
         at_hop = self.levels[hop], self.eps, self.scales[hop], self._kept_readout(hop)
         ends = self.grad_readout, *_arrays(self.products[hop]), self.grad_query
-        return self.query, *at_hop, *ends
+        powers = self.beta[hop - 1], *_arrays(self.beta_products[hop - 1])
+        return self.query, *at_hop, *ends, *powers
 
     def _kept_readout(self, hop: int) -> np.ndarray:
         assert self.kept.readouts is not None  # the forward pass knew that this one would come

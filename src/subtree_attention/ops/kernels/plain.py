@@ -6,6 +6,7 @@ where it needs them, so that nothing but the read-outs grows with K.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import torch
@@ -34,7 +35,7 @@ class TorchKernel(Kernel):
         readout = recurrence.read(self.query, state)
         if self.kept.readouts is not None:
             self.kept.readouts[hop - 1] = readout
-        level = recurrence.quotient(readout, self.eps)
+        level = recurrence.quotient(readout, self.eps, self.operands.power(hop))
         if self.hop_weights is None:
             self.out[hop] = level
         else:
@@ -82,13 +83,34 @@ class TorchKernel(Kernel):
         self.grad_key = torch.matmul(state, ones).squeeze(-1)
         self.grad_value += recurrence.read(self.key, state)[..., :-1]
 
-    def gradients(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        grads, readouts = (self.grad_query, self.grad_key, self.grad_value), self.kept.readouts
-        if self.hop_weights is None or readouts is None:
-            return *grads, None
-        weights = [(self.grad * self.value).sum((0, 2))]
-        weights += [(self.grad * recurrence.quotient(r, self.eps)).sum((0, 2)) for r in readouts]
-        return *grads, torch.stack(weights)
+    def gradients(self) -> tuple[Tensor, ...]:
+        grads = [self.grad_query, self.grad_key, self.grad_value]
+        if self.hop_weights is not None:
+            grads.append(self._grad_weights())
+        if self.operands.beta is not None:
+            grads.append(self._grad_beta(self.operands.beta))
+        return tuple(grads)
+
+    def _grad_weights(self) -> Tensor:
+        """[K + 1, H]"""
+        found = [(self.grad * self.value).sum((0, 2))]
+        for hop, readout in self._readouts():
+            level = recurrence.quotient(readout, self.eps, self.operands.power(hop))
+            found.append((self.grad * level).sum((0, 2)))
+        return torch.stack(found)
+
+    def _grad_beta(self, beta: Tensor) -> Tensor:
+        """[K, H]"""
+        out = torch.zeros_like(beta)
+        for hop, readout in self._readouts():
+            at_hop = self._grad_level(hop), readout, self.eps, beta[hop - 1]
+            out[hop - 1] = recurrence.beta_backward(*at_hop)
+        return out
+
+    def _readouts(self) -> Iterator[tuple[int, Tensor]]:
+        """The kept read-outs [N, H, c + 1] of hops 1 .. K."""
+        assert self.kept.readouts is not None  # the forward pass knew that this one would come
+        return enumerate(self.kept.readouts, start=1)
 
     def _walk(self, matrix: CSR, state: Tensor) -> Tensor:
         return recurrence.step(matrix, state.to(self.value.dtype))
@@ -103,4 +125,5 @@ class TorchKernel(Kernel):
         """dR_hop [N, H, c + 1]."""
         assert self.kept.readouts is not None  # the forward pass knew that this one would come
         readout = self.kept.readouts[hop - 1]
-        return recurrence.quotient_backward(self._grad_level(hop), readout, self.eps)
+        at_hop = self._grad_level(hop), readout, self.eps, self.operands.power(hop)
+        return recurrence.quotient_backward(*at_hop)

@@ -226,13 +226,12 @@ class CudaKernel(Kernel):
         self.ends.unmap(self.dot_query, self.query, self.grads.query)
         del self.dot_query
 
-    def gradients(self) -> tuple[Tensor | None, ...]:
+    def gradients(self) -> tuple[Tensor, ...]:
         if self.beside:
             self._unmap_query()
         self.ends.unmap(self.dot_key, self.key, self.grads.key)
         found = self.grads
-        grads = found.query, found.key, found.value, found.hop_weights
-        return grads if self.ends.gate is None else (*grads, found.gate)
+        return found.query, found.key, found.value, *found.others
 
 
 class _Block:

@@ -22,12 +22,14 @@ struct Ends {
   real* gated;              // [K + 1, H] are the hop weights
   const real* readouts;     // [hops, N, H, c + 1] of the hops first_hop, first_hop + 1, ...
   const real* hop_weights;  // [K + 1, H], or null: all levels are wanted
+  const real* beta;         // [K, H], powers of the denominators, or null: 1
   real* out;                // [N, H, c], or [K + 1, N, H, c] without weights
   const real* grad;         // of out
   real* grad_readouts;      // [K, N, H, PADDED]
   real* grad_value;         // [N, H, c], rows grad_row apart, what hop 0 brings
   real* products;           // [K + 1, N, H] = <grad, level>, and
   real* grad_weights;       // [K + 1, H], their sums over nodes: the gradient of the weights
+  real* beta_products;      // [K, N, H] = -<weight grad, level> log |denominator|
   real* grad_ungated;       // [K + 1, columns]
   real* grad_logits;        // [K, H]
   const real* dot;          // [dot_planes, N, H, d], the gradient of phi in slices
@@ -91,6 +93,18 @@ __device__ real quotient(real numerator, real denominator) {
   return isinf(share) ? numerator / denominator : numerator * share;
 }
 
+// The power of a denominator at a hop and head, if there is one.
+__device__ const real* power_at(const Ends& a, int hop, int head) {
+  return a.beta ? a.beta + (hop - 1) * HEADS + head : nullptr;
+}
+
+// |x|^beta with the sign of x, as `recurrence.raised`; x itself where there is no beta.
+__device__ real raised(real x, const real* beta) {
+  if (!beta || x == 0) return x;
+  const real power = pow(fabs(x), *beta);
+  return x < 0 && *beta != 0 ? -power : power;
+}
+
 // out = weighted sum of levels, or the levels; a thread an entry of out.
 extern "C" __global__ void combine(const Ends a) {
   const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -108,8 +122,9 @@ extern "C" __global__ void combine(const Ends a) {
   }
   for (int i = 0; i < a.hops; i++) {
     const real* readout = a.readouts + (size_t(i) * a.rows + row) * WIDTH;
-    const real level = quotient(readout[x], readout[VALUES] + real(a.eps));
     const int hop = a.first_hop + i;
+    const real total = readout[VALUES] + real(a.eps);
+    const real level = quotient(readout[x], raised(total, power_at(a, hop, head)));
     if (a.hop_weights) sum += a.hop_weights[hop * HEADS + head] * level;
     else a.out[hop * entries + entry] = level;
   }
@@ -142,18 +157,27 @@ extern "C" __global__ void combine_backward(const Ends a) {
   } else {
     const real* readout = a.readouts + (size_t(hop - 1) * a.rows + row) * WIDTH;
     real* grad_readout = a.grad_readouts + (size_t(hop - 1) * a.rows + row) * PADDED;
-    const real share = inverse(readout[VALUES] + real(a.eps));
+    const real total = readout[VALUES] + real(a.eps);
+    const real* beta = power_at(a, hop, head);
+    const real share = inverse(raised(total, beta));
     for (int x = lane; x < VALUES; x += GROUP) {
       product += grad[x] * (readout[x] * share);
       if (there) grad_readout[x] = weight * grad[x] * share;
     }
     product = summed(product);
-    if (there && lane == 0) grad_readout[VALUES] = -weight * product * share;
+    if (there && lane == 0) {
+      const real slope = beta ? *beta * inverse(total) : share;
+      grad_readout[VALUES] = -weight * product * slope;
+      if (beta) {
+        const real size = total != 0 ? log(fabs(total)) : real(0);
+        a.beta_products[size_t(hop - 1) * a.rows + row] = -weight * product * size;
+      }
+    }
   }
   if (there && lane == 0 && a.hop_weights) a.products[size_t(hop) * a.rows + row] = product;
 }
 
-// grad_weights: blockIdx.x is a head, blockIdx.y a hop.
+// grad_weights, or from their products the gradient of powers: blockIdx.x is a head, .y a hop.
 extern "C" __global__ void __launch_bounds__(256) sum_products(const Ends a) {
   const size_t hop = blockIdx.y;
   const int head = blockIdx.x, nodes = a.rows / HEADS;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2
@@ -16,8 +17,9 @@ from .compiler import Module
 from .layout import padded
 
 _ARGUMENTS = launch.structure(  # as in ends.cu
-    pointers="query key value phi_query phi_key ones ungated logits gated readouts hop_weights out "
-    "grad grad_readouts grad_value products grad_weights grad_ungated grad_logits dot phi grad_phi",
+    pointers="query key value phi_query phi_key ones ungated logits gated readouts hop_weights "
+    "beta out grad grad_readouts grad_value products grad_weights beta_products grad_ungated "
+    "grad_logits dot phi grad_phi",
     doubles="eps",
     ints="hops first_hop all_hops columns rows query_row key_row value_row grad_row dot_planes",
 )
@@ -27,7 +29,8 @@ _REALS = {torch.float32: "float", torch.float64: "double"}
 @dataclass(frozen=True)
 class Gradients:
     """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
-    as hop 0 goes, of the hop weights, and of the gate; and room for those of query and key.
+    as hop 0 goes, of hop weights, gate and beta as far as there are; and room for those of query
+    and key.
 
     Those of query, key and value are parts of the rows of one tensor, as a layer's projection has
     them: it takes them back without a copy.
@@ -37,8 +40,7 @@ class Gradients:
     query: Tensor
     key: Tensor
     value: Tensor
-    hop_weights: Tensor | None = None
-    gate: Tensor | None = None
+    others: Sequence[Tensor] = ()
 
 
 class Dots:
@@ -80,6 +82,7 @@ class Ends:
             rows=self.rows,
             all_hops=operands.hops,
         )
+        self.beta = None if operands.beta is None else operands.beta.contiguous()
         self.given_weights, self.gate = operands.hop_weights, operands.gate
         self.hop_weights = self._weigh()
         entries = self.ones.numel() + (2 * query.numel() if elu else 0)
@@ -114,9 +117,16 @@ class Ends:
 
     def combine(self, readouts: Tensor, out: Tensor, first_hop: int) -> None:
         """Add the levels of some hops to `out`; hop 0 comes with hop 1."""
-        hops = {"hops": readouts.size(0), "first_hop": first_hop}
-        weights, entries = self.hop_weights, self.rows * self.values
-        self._launch("combine", entries, readouts=readouts, hop_weights=weights, out=out, **hops)
+        self._launch(
+            "combine",
+            self.rows * self.values,
+            readouts=readouts,
+            hop_weights=self.hop_weights,
+            beta=self.beta,
+            out=out,
+            hops=readouts.size(0),
+            first_hop=first_hop,
+        )
 
     def backward(self, grad: Tensor, readouts: Tensor) -> Gradients:
         """The quotient rule, for all hops."""
@@ -124,29 +134,43 @@ class Ends:
         grad_readouts = like.new_empty(hops, *like.shape)
         query, key, value = self._in_one()
         products = None if weights is None else like.new_empty(hops + 1, *like.shape[:2])
+        beta_products = None if self.beta is None else like.new_empty(hops, *like.shape[:2])
         self._launch(
             "combine_backward",
             self.rows * self.group,
             hops + 1,
             readouts=readouts,
             hop_weights=weights,
+            beta=self.beta,
             grad=grad,
             grad_readouts=grad_readouts,
             grad_value=value,
             grad_row=value.stride(0),
             products=products,
+            beta_products=beta_products,
         )
-        if weights is None:
-            return Gradients(grad_readouts, query, key, value)
-        grad_weights = weights.new_empty(weights.shape)
-        parts: dict[str, Any] = {"products": products, "grad_weights": grad_weights}
-        self.kernels("sum_products", (self.heads, hops + 1, 1), 256, **parts)
+        others = [] if products is None else self._ungated(self._summed(products))
+        if beta_products is not None:
+            others.append(self._summed(beta_products))
+        return Gradients(grad_readouts, query, key, value, others)
+
+    def _summed(self, products: Tensor) -> Tensor:
+        """Sums over nodes: [hops, N, H] -> [hops, H]."""
+        sums = products.new_empty(len(products), self.heads)
+        if sums.numel():
+            parts: dict[str, Any] = {"products": products, "grad_weights": sums}
+            self.kernels("sum_products", (self.heads, len(products), 1), 256, **parts)
+        return sums
+
+    def _ungated(self, grad_weights: Tensor) -> list[Tensor]:
+        """Gradients of the hop weights, and of the gate's logits if there are any."""
         if self.gate is None or self.given_weights is None:
-            return Gradients(grad_readouts, query, key, value, grad_weights)
+            return [grad_weights]
         ungated, logits = torch.empty_like(self.given_weights), torch.empty_like(self.gate)
-        parts = {"grad_weights": grad_weights, "grad_ungated": ungated, "grad_logits": logits}
-        self._launch("gate_backward", hops + 1, **self._gate(), **parts)
-        return Gradients(grad_readouts, query, key, value, ungated, logits)
+        parts: dict[str, Any] = {"grad_ungated": ungated, "grad_logits": logits}
+        parts |= {"grad_weights": grad_weights, **self._gate()}
+        self._launch("gate_backward", len(grad_weights), **parts)
+        return [ungated, logits]
 
     def _in_one(self) -> list[Tensor]:
         """Room for the gradients of query and key [N, H, d] and value [N, H, c], row by row."""
