@@ -75,6 +75,17 @@ def looped_edges(graph: Graph) -> Edges:
     return (add_self_loops(plain, num_nodes=graph.num_nodes)[0],)
 
 
+def walked(x: Tensor, graph: Graph) -> Tensor:
+    """One step along the graph's transition by our prepared product: [N, F] -> [N, F]."""
+    both = graph.cached(("prepared", x.dtype), partial(_prepared, dtype=x.dtype))
+    return SparseProduct.apply(x, *both)
+
+
+def _prepared(graph: Graph, dtype: torch.dtype) -> list[backends.Matrix]:
+    """The matrix and its transpose, as fast products take them."""
+    return [backends.prepared(matrix(dtype)) for matrix in (graph.matrix, graph.transpose)]
+
+
 def dense_features(x: Tensor | SparseFeatures) -> Tensor:
     """[N, F] as layers take it that know dense features only."""
     x = x.tensor if isinstance(x, SparseFeatures) else x
@@ -203,10 +214,10 @@ def _gcn_layers(widths: list[int], dropout: float) -> nn.ModuleList:
 
 def _taking_sparse(convs: list[Any], dropout: float) -> nn.ModuleList:
     """Layers of which the first takes sparse x too, after dropout; its values stay."""
-    return nn.ModuleList([_Entered(convs[0], dropout), *convs[1:]])
+    return nn.ModuleList([Entered(convs[0], dropout), *convs[1:]])
 
 
-class _Entered(nn.Module):
+class Entered(nn.Module):
     """A layer of PyG, which takes tensors only, behind its linear map, which is ours."""
 
     def __init__(self, conv: Any, dropout: float) -> None:
@@ -557,11 +568,4 @@ class SparseGCN(nn.Module):
         return self._layer(1, F.dropout(hidden, DROPOUT, self.training), graph)
 
     def _layer(self, index: int, x: Tensor, graph: Graph) -> Tensor:
-        sent = self.lins[index](x)
-        both = graph.cached(("prepared", sent.dtype), partial(_prepared, dtype=sent.dtype))
-        return SparseProduct.apply(sent, *both) + self.biases[index]
-
-
-def _prepared(graph: Graph, dtype: torch.dtype) -> list[backends.Matrix]:
-    """The matrix and its transpose, as fast products take them."""
-    return [backends.prepared(matrix(dtype)) for matrix in (graph.matrix, graph.transpose)]
+        return walked(self.lins[index](x), graph) + self.biases[index]

@@ -1,4 +1,4 @@
-"""`python -m experiments bench|reproduce`: measure, and run the paper again."""
+"""`python -m experiments bench|reproduce|field`: measure, run the paper again, compare."""
 
 from __future__ import annotations
 
@@ -196,6 +196,17 @@ def reproduce(
         say(f"written to {file}")
     if failed:
         raise RuntimeError(f"{failed}. They have no record: the same command tries them again")
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def field(context: typer.Context) -> None:
+    """The new model beside its rivals, one budget for all: see 'field --help'."""
+    from experiments.field.command import main
+
+    main(context.args)
 
 
 class _Lines(Lines):

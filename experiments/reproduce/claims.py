@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from pathlib import Path
 
 from experiments.reproduce.jobs import Job
@@ -11,6 +12,7 @@ from experiments.reproduce.store import Store
 from subtree_attention.io import lock_if_free
 
 FOLDER = ".running"
+LONGEST = 200
 
 
 class Claims:
@@ -44,7 +46,10 @@ class Claims:
 
     def _path(self, job: Job) -> Path:
         name = f"{job.experiment} {job.graph} {' '.join(map(str, job.key))}"
-        return self.folder / (re.sub(r"[^\w.=+-]+", "-", name) + ".lock")
+        plain = re.sub(r"[^\w.=+-]+", "-", name)
+        if len(plain) > LONGEST:  # file systems have an end
+            plain = f"{plain[:LONGEST]}-{zlib.crc32(name.encode()):08x}"
+        return self.folder / f"{plain}.lock"
 
     def _drop(self, path: Path) -> None:
         path.unlink(missing_ok=True)  # before the lock goes: nobody may get the file that is gone

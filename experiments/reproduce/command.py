@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from experiments.reproduce.experiments import EXPERIMENTS, Experiment
 from experiments.reproduce.jobs import Job
-from experiments.reproduce.queue import missing, taken_over, work_off
+from experiments.reproduce.queue import available, missing, named, taken_over, work_off
 from experiments.reproduce.records import OURS
 from experiments.reproduce.render import Say, render
 from experiments.reproduce.store import Store
@@ -72,15 +72,6 @@ def _check_offered(
         _check.known(f"model of {what}", model, known)
 
 
-def available(jobs: list[Job], say: Say) -> list[Job]:
-    """The jobs whose graphs are at hand; a graph that is not is named."""
-    graphs = dict.fromkeys(job.graph for job in jobs)
-    absent = [graph for graph in graphs if datasets.where(graph).status == "download"]
-    for graph in absent:
-        say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
-    return [job for job in jobs if job.graph not in absent]
-
-
 class Reproduced(NamedTuple):
     """The files that were rendered, and which runs failed, in words."""
 
@@ -128,23 +119,12 @@ def reproduce(
     if todo:
         watch.begin(banner, len(todo))
         worked = work_off(todo, place, store, watch, processes, again)
-        failed = _named(worked.failed, len(todo))
+        failed = named(worked.failed, len(todo))
         if left := worked.elsewhere:
             watch.say(f"{left} runs were left to other processes; the last one draws them all")
     elif jobs:
         watch.say(banner)
     return Reproduced(render(what, store, watch.say), failed)
-
-
-def _named(failed: list[Job], of: int) -> str:
-    """3 of 50 runs failed: GCN on cora, seeds 0, 1; GAT on actor, seed 3. Empty if none did."""
-    if not failed:
-        return ""
-    seeds: dict[str, list[str]] = {}
-    for job in failed:
-        seeds.setdefault(job.title, []).append(str(job.seed))
-    parts = [f"{title}, seed{'s' * (len(s) > 1)} {', '.join(s)}" for title, s in seeds.items()]
-    return f"{len(failed)} of {of} runs failed: {'; '.join(parts)}"
 
 
 def _theorem(store: Store, graphs: list[str] | None, again: bool, say: Say) -> None:

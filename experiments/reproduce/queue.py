@@ -7,7 +7,7 @@ run again; so work that was interrupted goes on.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
 from experiments.reproduce.training import Begin, Outcome, Stop, steps
 from experiments.reproduce.workers import Workers
+from subtree_attention import datasets
 from subtree_attention.config import Config
 from subtree_attention.train.jobs import Place, Stopped
 from subtree_attention.train.watch import Watch
@@ -32,6 +33,15 @@ def default_processes(device: torch.device) -> int:
     if device.type == "cpu":
         return 1
     return max(1, min(MOST_PROCESSES, (os.cpu_count() or 1) // 2))
+
+
+def available(jobs: list[Job], say: Callable[[str], object]) -> list[Job]:
+    """The jobs whose graphs are at hand; a graph that is not is named."""
+    graphs = dict.fromkeys(job.graph for job in jobs)
+    absent = [graph for graph in graphs if datasets.where(graph).status == "download"]
+    for graph in absent:
+        say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
+    return [job for job in jobs if job.graph not in absent]
 
 
 def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
@@ -96,6 +106,7 @@ def work_off(
     watch: Watch,
     processes: int = 1,
     again: bool = False,
+    may_begin: Begin | None = None,
     stop: Stop | None = None,
 ) -> Worked:
     """Run jobs and put their records into the store, each as soon as it is there.
@@ -109,12 +120,15 @@ def work_off(
         watch: told of every job that starts, ends, or is left to others.
         processes: see `outcomes`.
         again: run also what is there.
+        may_begin: asked first; what it refuses is left for another time.
         stop: when it says so, no job is begun any more, and those under way have no record.
     """
     failed, left, claims = list[Job](), list[Job](), Claims(store)
 
     def begin(job: Job) -> bool:
         """Not what another process is at, or has ended since the jobs were chosen."""
+        if may_begin is not None and not may_begin(job):
+            return False
         ours = claims.take(job)
         if ours and not again and not missing([job], store):
             claims.drop(job)
@@ -175,3 +189,14 @@ def _shared_out(
         else:
             here.append(job)
     return here, elsewhere, alone
+
+
+def named(failed: list[Job], of: int) -> str:
+    """3 of 50 runs failed: GCN on cora, seeds 0, 1; GAT on actor, seed 3. Empty if none did."""
+    if not failed:
+        return ""
+    seeds: dict[str, list[str]] = {}
+    for job in failed:
+        seeds.setdefault(job.title, []).append(str(job.seed))
+    parts = [f"{title}, seed{'s' * (len(s) > 1)} {', '.join(s)}" for title, s in seeds.items()]
+    return f"{len(failed)} of {of} runs failed: {'; '.join(parts)}"

@@ -126,7 +126,7 @@ def paired(records: Sequence[Record]) -> Table:
 
 def _paired_rows(graph: str, here: Sequence[Record], others: Sequence[str]) -> list[Row]:
     """A row for each other model on one graph; one row that says why, if nothing ran there."""
-    name = _graph_title(graph)
+    name = graph_title(graph)
     ours = _of_label(here, OURS)
     if not ours or not others:
         absent = "no runs of STAGNN" if here else _absence(graph)
@@ -154,7 +154,7 @@ def hops(records: Sequence[Record]) -> Table:
     rows = []
     for graph in graphs:
         cells = [_cell(on(found, graph), graph) for found in measured.values()]
-        rows.append((Cell(_graph_title(graph)), *_best_bold(cells)))
+        rows.append((Cell(graph_title(graph)), *best_bold(cells)))
     return Table(
         name="hops",
         title="Aggregation over hops",
@@ -184,8 +184,8 @@ def deep(records: Sequence[Record]) -> Table:
             by_depth = grouped(_of_label(here, label), lambda record: record.at)
             # Without any depth, keep a column in which to say so.
             found = [by_depth.get(depth, []) for depth in depths] or [[]]
-            start = texts(_graph_title(graph), label)
-            scores = _best_bold([_cell(some, graph) for some in found])
+            start = texts(graph_title(graph), label)
+            scores = best_bold([_cell(some, graph) for some in found])
             medians = [typical_peak(some) for some in found]
             peaks = texts(*("-" if peak is None else f"{peak / 1e6:,.1f}" for peak in medians))
             groups.append([(*start, Cell("score"), *scores), (*start, Cell("peak MB"), *peaks)])
@@ -218,8 +218,8 @@ def robustness(records: Sequence[Record]) -> Table:
             for share in shares:
                 found = [record for record in changed if record.at == share]
                 cells = [_cell(_of_label(found, label), graph) for label in labels]
-                columns.append(_best_bold(cells) if found else [Cell("-")] * len(labels))
-            starts = [texts(_graph_title(graph), kind, label) for label in labels]
+                columns.append(best_bold(cells) if found else [Cell("-")] * len(labels))
+            starts = [texts(graph_title(graph), kind, label) for label in labels]
             groups.append([(*row[0], *row[1:]) for row in zip(starts, *columns, strict=True)])
     return Table.of_groups(
         "robustness",
@@ -299,7 +299,7 @@ def _beside_published(
     return Table.of_groups(
         name,
         title,
-        columns=(first, "source", *(_graph_title(graph) for graph in graphs)),
+        columns=(first, "source", *(graph_title(graph) for graph in graphs)),
         groups=[
             [(*texts(labels[key[0]], key[1]), *lines[key]) for key in group] for group in groups
         ],
@@ -323,7 +323,7 @@ def _best_lines_bold(
     bold: dict[tuple[str, str], list[Cell]] = {}
     for source in dict.fromkeys(source for _, source in lines):
         keys = [key for key in lines if key[1] == source]
-        columns = [_best_bold(column) for column in zip(*(lines[k] for k in keys), strict=True)]
+        columns = [best_bold(column) for column in zip(*(lines[k] for k in keys), strict=True)]
         bold |= {key: list(row) for key, row in zip(keys, zip(*columns, strict=True), strict=True)}
     return bold
 
@@ -358,10 +358,14 @@ def _short(found: Sequence[Record]) -> bool:
 
 
 def _cell(found: Sequence[Record], graph: str) -> Cell:
+    return score_cell(found, planned_runs(graph))
+
+
+def score_cell(found: Sequence[Record], planned: int | None) -> Cell:
     """Mean and deviation of some runs on a graph; how many, if other than planned or diverged."""
     if not found:
         return Cell("no runs")
-    count = run_count(len(found), planned_runs(graph))
+    count = run_count(len(found), planned)
     remarks = "".join(f", {remark}" for remark in (count, divergence(found)) if remark)
     summary = summarise(found)
     if summary is None:
@@ -371,7 +375,7 @@ def _cell(found: Sequence[Record], graph: str) -> Cell:
     return Cell(f"{mean:.2f}{spread}{remarks}", mean=mean, std=std, runs=summary.runs)
 
 
-def _best_bold(cells: Sequence[Cell]) -> list[Cell]:
+def best_bold(cells: Sequence[Cell]) -> list[Cell]:
     """The cells with the highest mean in bold, if there are at least two means to compare."""
     means = [round(cell.mean, 2) for cell in cells if cell.mean is not None]
     if len(means) < 2:
@@ -387,7 +391,7 @@ def _absence(graph: str) -> str:
     return "file not there" if graph == "corafull" else "no runs"
 
 
-def _graph_title(graph: str) -> str:
+def graph_title(graph: str) -> str:
     auc = graph in data.names() and data.info(graph).metric == "roc_auc"
     return title(graph) + (" (AUC)" if auc else "")
 

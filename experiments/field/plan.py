@@ -1,0 +1,90 @@
+"""What is still to do, about how long it takes, and when there is no time left to begin a run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from experiments.field.studies import Study
+from experiments.reproduce.jobs import Job
+from experiments.reproduce.queue import missing
+from experiments.reproduce.records import Record
+from experiments.reproduce.store import Store
+from subtree_attention import datasets
+
+USUAL_SHARE = 0.6
+"""Of the epochs: patience ends most runs before."""
+SHARED = 3
+"""A run takes so many times as long beside others, of which a GPU does not get all at once."""
+GRACE = 45.0
+"""Seconds beyond its time after which what is under way is given up."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is missing of a model on a graph: trials, and runs of what they will choose."""
+
+    study: str
+    graph: str
+    model: str
+    trials: int
+    runs: int
+    seconds: float
+
+
+def parts_of(
+    study: Study, graphs: Iterable[str], models: Iterable[str], store: Store
+) -> list[Part]:
+    """What is missing of a table."""
+    found = []
+    for graph in graphs:
+        records = store.read_graph(study.name, graph)
+        for model in models:
+            trials = study.trials(graph, model)
+            todo = missing(trials, store)
+            chosen = study.chosen(graph, model, records)
+            left = len(missing(chosen, store)) if chosen else 0
+            if not chosen and not study.each:
+                left = study.runs(graph) - 1
+            each = seconds_of(trials[0], records)
+            row = Part(study.name, graph, model, len(todo), left, each * (len(todo) + left))
+            found.append(row)
+    return found
+
+
+def seconds_of(job: Job, records: Iterable[Record]) -> float:
+    """Of a run beside others: as earlier ones took, or a rough guess for an H200."""
+    alike = [r.seconds for r in records if (r.model, r.graph) == (job.model, job.graph)]
+    if alike:
+        return statistics.median(alike)
+    info, settings = datasets.info(job.graph), job.config.flat()
+    layers, width = settings.get("layers", 1), settings["hidden_channels"]
+    hops = settings.get("hops", 1)
+    moved = 4 * width * (8 * hops * info.num_edges + 30 * info.num_nodes)  # bytes of a layer
+    epoch = layers * (2e-4 * hops + moved / 2e12) + 1e-3
+    return SHARED * USUAL_SHARE * settings["epochs"] * epoch
+
+
+class Clock:
+    """When to stop.
+
+    Args:
+        minutes: from now on; infinite by default.
+    """
+
+    def __init__(self, minutes: float = math.inf) -> None:
+        self.end = time.monotonic() + 60 * minutes
+
+    @property
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+    def has_time_for(self, seconds: float) -> bool:
+        return seconds < self.left
+
+    def is_over(self) -> bool:
+        """Whether what is under way is given up: later than nothing is begun any more."""
+        return self.left < -GRACE

@@ -1,0 +1,250 @@
+"""The tables of the page, from records alone: scores, pairs and their verdicts, what was chosen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.field.published import PUBLISHED, Report
+from experiments.field.spaces import OURS
+from experiments.field.studies import Study
+from experiments.field.verdicts import LEVEL, verdicts
+from experiments.reproduce.markup import Cell, Row, Table, render_markdown, texts
+from experiments.reproduce.records import (
+    Record,
+    divergence,
+    on,
+    paired_difference,
+    provenance,
+    select,
+    title,
+)
+from experiments.reproduce.store import DEFAULT as PAPER
+from experiments.reproduce.store import Store
+from experiments.reproduce.tables import DIVERGED, SCORES, best_bold, graph_title, score_cell
+from subtree_attention.io import write_bytes
+from subtree_attention.tasks.metrics import METRICS
+
+DOCS = Path("docs/beyond.md")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of scores: a graph, and perhaps only its first seeds."""
+
+    graph: str
+    runs: int
+    first: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As published rows call it."""
+        return f"{self.graph}, first {self.first}" if self.first else self.graph
+
+    @property
+    def head(self) -> str:
+        first = f", first {self.first} splits" if self.first else ""
+        return graph_title(self.graph) + first
+
+    def of(self, records: Iterable[Record]) -> list[Record]:
+        most = self.first or math.inf
+        return [r for r in records if r.graph == self.graph and r.seed < most]
+
+
+class Rows:
+    """The runs of a table's rows.
+
+    Args:
+        study: the table.
+        store: where its records are.
+        paper: where those of the paper's Table 1 are.
+    """
+
+    def __init__(self, study: Study, store: Store, paper: Store) -> None:
+        self.study, self.records = study, store.read(study.name)
+        self.of: dict[str, list[Record]] = {}
+        for model in study.models:
+            rows = (study.row(graph, model, self.records) for graph in study.graphs)
+            self.of[model] = [record for row in rows for record in row]
+        first = select(paper.read("table1"), "table1") if study.quoted else []
+        for model in study.quoted:
+            wanted = [r for r in first if r.model == model and r.graph in study.graphs]
+            self.of[model] = [r for r in wanted if not r.variant]
+
+    @property
+    def columns(self) -> list[Column]:
+        study = self.study
+        whole = [Column(graph, study.runs(graph)) for graph in study.graphs]
+        return [*whole, *(Column(c.graph, study.first, study.first) for c in whole if study.first)]
+
+
+def tables_of(study: Study, store: Store, paper: Store) -> list[Table]:
+    """All that is shown of a study."""
+    rows = Rows(study, store, paper)
+    return [scores(rows), pairs(rows), choices(rows)]
+
+
+def scores(rows: Rows) -> Table:
+    """A row for each model, and what others report."""
+    columns, study = rows.columns, rows.study
+    cells = {
+        model: [score_cell(column.of(found), column.runs) for column in columns]
+        for model, found in rows.of.items()
+    }
+    bold = [best_bold(column) for column in zip(*cells.values(), strict=True)]
+    lines: list[Row] = [
+        (*texts(model, "same harness"), *row)
+        for model, row in zip(cells, zip(*bold, strict=True), strict=True)
+    ]
+    reports = PUBLISHED.get(study.name, ())
+    lines += [
+        (*texts(report.label, _source(report)), *(_reported(report, column) for column in columns))
+        for report in reports
+    ]
+    made = [record for found in rows.of.values() for record in found]
+    diverged = divergence(made)
+    return Table(
+        f"{study.name}",
+        study.title,
+        columns=("model", "source", *(column.head for column in columns)),
+        rows=tuple(lines),
+        rules=(len(cells),) if reports else (),
+        notes=(
+            f"{SCORES} Bold: the highest mean of the same harness.",
+            *_beside_published(rows, reports),
+            *([f"{diverged}. {DIVERGED}"] if diverged else []),
+            provenance(made),
+        ),
+    )
+
+
+def _source(report: Report) -> str:
+    return f"{'published' if report.with_code else 'claimed'}: {report.source}"
+
+
+def _reported(report: Report, column: Column) -> Cell:
+    score = report.scores.get(column.name)
+    if score is None:
+        return Cell("-")
+    spread = "" if math.isnan(score.std) else f" ({score.std:.2f})"
+    model = report.models.get(column.name)
+    return Cell(f"{score.mean:.2f}{spread}" + (f", {model}" if model else ""), mean=score.mean)
+
+
+def _beside_published(rows: Rows, reports: Sequence[Report]) -> list[str]:
+    """On which columns our mean is above every number with code."""
+    with_code = [report for report in reports if report.with_code]
+    ahead, behind = list[str](), list[str]()
+    for column in rows.columns:
+        best = [
+            report.scores[column.name].mean for report in with_code if column.name in report.scores
+        ]
+        ours = score_cell(column.of(rows.of[OURS]), column.runs).mean if OURS in rows.of else None
+        if best and ours is not None:
+            (ahead if ours > max(best) else behind).append(column.head)
+    said = {"above": ahead, "not above": behind}
+    return [
+        f"The mean of {OURS} is {word} the best published number with code on {', '.join(heads)}."
+        for word, heads in said.items()
+        if heads
+    ]
+
+
+def pairs(rows: Rows) -> Table:
+    """Ours minus every rival, run by run, with a verdict."""
+    keys, found = [], []
+    for graph in rows.study.graphs:
+        for model in rows.of:
+            if model != OURS:
+                keys.append((graph, model))
+                ours = on(rows.of.get(OURS, []), graph)
+                found.append(paired_difference(ours, on(rows.of[model], graph)))
+    lines = []
+    for (graph, model), pair, verdict in zip(keys, found, verdicts(found), strict=True):
+        runs = rows.study.runs(graph)
+        if pair is None:
+            lines.append(texts(graph_title(graph), model, "no runs", "-", f"0 of {runs}", "-", "-"))
+            continue
+        error = "-" if pair.error is None else f"{100 * pair.error:.2f}"
+        count = f"{pair.pairs}" + (f" of {runs}" if pair.pairs < runs else "")
+        p = "-" if verdict.p is None else f"{verdict.p:.2g}"
+        difference = f"{100 * pair.mean:+.2f}"
+        lines.append(texts(graph_title(graph), model, difference, error, count, p, verdict.word))
+    return Table(
+        f"{rows.study.name}-pairs",
+        f"{OURS} minus its rivals, run by run",
+        columns=("graph", "rival", "difference", "standard error", "pairs", "p", "verdict"),
+        rows=tuple(lines),
+        notes=(
+            "Differences of test scores in points on the same splits and seeds; "
+            f"positive: {OURS} is higher.",
+            "Behind: below both -2 standard errors and -0.3 points, and p below "
+            f"{LEVEL:g}; ahead: the same with the other sign. p: paired t-test, two-sided, "
+            "corrected by Holm over this table.",
+        ),
+    )
+
+
+def choices(rows: Rows) -> Table:
+    """What was tried and chosen."""
+    study, lines = rows.study, []
+    for graph in study.graphs:
+        for model in study.models:
+            lines.append(_choice(study, graph, model, on(rows.records, graph)))
+    return Table(
+        f"{study.name}-settings",
+        "Settings by validation score",
+        columns=("graph", "model", "trials", "chosen", "validation"),
+        rows=tuple(lines),
+        notes=(
+            "Every trial is a record in "
+            f"[`results/field/{study.name}`](../results/field/{study.name}), also those that were "
+            "not chosen.",
+        ),
+    )
+
+
+def _choice(study: Study, graph: str, model: str, records: Sequence[Record]) -> Row:
+    trials = {job.key for job in study.trials(graph, model)}
+    there = sum(record.key in trials for record in records)
+    count = f"{there}" if there == len(trials) else f"{there} of {len(trials)}"
+    start = texts(title(graph), model, count)
+    chosen = study.chosen(graph, model, records)
+    if not chosen:
+        return (*start, *texts("-", "-"))
+    if study.each:
+        return (*start, *texts("on each seed its own", "-"))
+    record = next(record for record in records if record.key == chosen[0].key)
+    return (*start, *texts(chosen[0].variant, METRICS[record.metric].show(record.val)))
+
+
+# -------------------------------------------------------------------------------------- the page
+
+
+def render(
+    studies: Iterable[Study], store: Store, docs: Path, paper: Store | None = None
+) -> list[Path]:
+    """Write the tables of studies, each into a file and between its marks on the page."""
+    files = []
+    for study in studies:
+        tables = tables_of(study, store, paper or Store(PAPER))
+        text = "\n".join(render_markdown(table) for table in tables)
+        files.append(store.folder / f"{study.name}.md")
+        write_bytes(files[-1], text.encode())
+        if docs.exists() and place_between(docs, study.name, text):
+            files.append(docs)
+    return list(dict.fromkeys(files))
+
+
+def place_between(page: Path, name: str, text: str) -> bool:
+    """Put a text between the marks of its name on a page; whether the page has them."""
+    start, end = f"<!-- field: {name} -->\n", f"<!-- end of field: {name} -->"
+    before, mark, rest = page.read_text(encoding="utf-8").partition(start)
+    _, other, after = rest.partition(end)
+    if mark and not other:
+        raise ValueError(f"{page} has the mark '{start.strip()}' but not '{end}' behind it")
+    if mark:
+        write_bytes(page, f"{before}{start}\n{text}\n{end}{after}".encode())
+    return bool(mark)

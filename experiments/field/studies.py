@@ -1,0 +1,155 @@
+"""The tables: which models on which graphs by which protocol, and the jobs that fill them.
+
+A trial is a run on the first seed. That with the best validation score is chosen, and run on the
+other seeds: these runs and the trial itself are what a table shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from experiments.field.rivals import model_of
+from experiments.field.spaces import OURS, SPACES, TRIALS, Trial
+from experiments.reproduce.jobs import Job
+from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
+from experiments.reproduce.records import Record
+from subtree_attention.config import MODELS, Config
+from subtree_attention.tasks.metrics import METRICS
+from subtree_attention.train.recipes import recipe
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table.
+
+    Attributes:
+        name: its folder.
+        title: what stands above it.
+        configs: graph -> data, task and fit, the same for all models; its runs are those of a row.
+        models: trained for it, ours first.
+        quoted: models whose runs in the paper's Table 1 stand beside.
+        first: also shown: the mean over so many first seeds.
+        each: choose on every seed anew, because one's validation part is another's test part.
+    """
+
+    name: str
+    title: str
+    configs: dict[str, Config]
+    models: tuple[str, ...]
+    quoted: tuple[str, ...] = ()
+    first: int | None = None
+    each: bool = False
+    spaces: dict[str, Any] = field(default_factory=lambda: SPACES)
+
+    def __post_init__(self) -> None:
+        there = {settings.title for settings in MODELS.values()}
+        object.__setattr__(self, "models", tuple(m for m in self.models if m in there))
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        return tuple(self.configs)
+
+    def runs(self, graph: str) -> int:
+        """How many runs a row has."""
+        return self.configs[graph].fit.runs
+
+    def trials(self, graph: str, model: str) -> list[Job]:
+        """What is run to choose from; several seeds of a setting only where each chooses."""
+        seeds = range(self.runs(graph)) if self.each else range(1)
+        found = [*self.spaces[model](graph, model)]
+        if len(found) != TRIALS:
+            raise ValueError(f"{model} has {len(found)} trials on {graph}, others have {TRIALS}")
+        return [self._job(graph, model, trial, seed) for seed in seeds for trial in found]
+
+    def chosen(self, graph: str, model: str, records: Iterable[Record]) -> list[Job]:
+        """The runs of a row: on every seed a trial or the settings of the best one.
+
+        None of them as long as a trial is missing; records are those of this table.
+        """
+        trials = self.trials(graph, model)
+        there = {record.key: record for record in records if record.graph == graph}
+        if any(job.key not in there for job in trials):
+            return []
+
+        def best(some: Sequence[Job]) -> Job:
+            """That with the best validation score, the first of equals."""
+            return max(some, key=lambda job: _validation(there[job.key]))
+
+        seeds = range(self.runs(graph))
+        if self.each:
+            return [best([job for job in trials if job.seed == seed]) for seed in seeds]
+        return [replace(best(trials), seed=seed) for seed in seeds]
+
+    def row(self, graph: str, model: str, records: Iterable[Record]) -> list[Record]:
+        """The runs of a row that are there."""
+        wanted = {job.key for job in self.chosen(graph, model, records)}
+        return [record for record in records if record.graph == graph and record.key in wanted]
+
+    def _job(self, graph: str, model: str, trial: Trial, seed: int) -> Job:
+        config = replace(self.configs[graph], model=model_of(model)()).replace(**trial)
+        return Job(self.name, graph, model, in_words(trial), seed, config)
+
+
+def in_words(trial: Trial) -> str:
+    """Settings as a record and a table name them."""
+    return ", ".join(f"{name} {_plain(value)}" for name, value in trial.items())
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _validation(record: Record) -> float:
+    """How good a trial is: the higher the better, and nothing is worse than no score."""
+    if record.val is None:
+        return -float("inf")
+    return METRICS[record.metric].sign * record.val
+
+
+def _fixed(graph: str, epochs: int, patience: int) -> Config:
+    """A published split: runs on it differ by their start."""
+    fit = {"runs": 5, "epochs": epochs, "patience": patience}
+    return recipe(graph, split="fixed", encoding=0, **fit)
+
+
+FIXED = {
+    "computer": _fixed("computer", 1000, 200),
+    "photo": _fixed("photo", 1000, 200),
+    "cs": _fixed("cs", 1500, 200),
+    "physics": _fixed("physics", 1500, 200),
+}
+MINESWEEPER = recipe("minesweeper", encoding=0, runs=10, epochs=2000, patience=400)
+NINE = tuple(graph for graph in (*GRAPHS_A, *GRAPHS_B) if graph != "corafull")
+STACKS = ("GCN", "SAGE", "GAT")
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        Study("fixed", "Four graphs on their fixed split", FIXED, (OURS, *STACKS)),
+        Study(
+            "minesweeper",
+            "Minesweeper on its ten splits",
+            {"minesweeper": MINESWEEPER},
+            (OURS, *STACKS),
+            first=3,
+        ),
+        Study(
+            "nine",
+            "The paper's nine graphs by its protocols",
+            {graph: recipe(graph) for graph in NINE},
+            (OURS, "MixHop"),
+            quoted=("STAGNN",),
+        ),
+        Study(
+            "gps",
+            "GPS on two graphs",
+            {"computer": FIXED["computer"], "minesweeper": MINESWEEPER},
+            (OURS, "GPS"),
+        ),
+    )
+}
+"""The most telling first: the order in which they are run."""
