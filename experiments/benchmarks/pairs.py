@@ -12,28 +12,20 @@ import torch
 from experiments.benchmarks.script import leave, parser
 from experiments.reproduce.experiments import EDGEWISE, PaperJob
 from experiments.reproduce.records import OURS
-from subtree_attention import Graph, datasets, tasks
+from subtree_attention import datasets
 from subtree_attention.nn import as_features
 from subtree_attention.train.recipes import recipe
-from subtree_attention.train.step import Trainer
+from subtree_attention.train.run import Material
 
 
 def epochs_of(model: str, graph: str, seed: int, epochs: int, dtype: torch.dtype) -> torch.Tensor:
     """Loss and scores on training, validation and test nodes: [epochs, 4]."""
     config = recipe(graph)
     data = datasets.load(graph).encoded(config.data.encoding)
-    walked = Graph(data.edge_index, data.num_nodes, transition=config.model.transition)
+    material = Material(data, config, torch.device("cpu"))
+    material.x = as_features(data.features.to(dtype))
     job = PaperJob("table1", data.name, model, "", seed, config)
-    trainer = Trainer(
-        job.build(data.num_features, data.num_classes, walked).to(dtype),
-        as_features(data.features.to(dtype)),
-        data.y,
-        data.split(config.data.split, seed),
-        walked,
-        task=tasks.of(config.task),
-        outputs=data.num_classes,
-        fit=config.fit,
-    )
+    trainer = material.trainer(job.build(material).to(dtype), material.problem(seed), False)
     rows: list[list[float]] = []
     for epoch in range(epochs):
         trainer.epoch()

@@ -17,8 +17,8 @@ from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import OURS, TUNED
 from subtree_attention.config import Config
 from subtree_attention.datasets import Dataset
-from subtree_attention.graph import Graph
 from subtree_attention.train.recipes import recipe
+from subtree_attention.train.run import Material
 
 DEPTHS = (3, 5, 10, 20, 50, 100)
 SHARES = (0.1, 0.2, 0.3, 0.5)
@@ -64,13 +64,14 @@ class PaperJob(Job):
         """With the share of its kind of corruption."""
         return corrupt(data, self.kind, self.at, self.seed) if self.kind and self.at else data
 
-    def _model(self, in_channels: int, outputs: int, graph: Graph) -> nn.Module:
+    def _network(self, material: Material) -> nn.Module:
         if self.model == EDGEWISE:
-            sizes = {"in_channels": in_channels, "out_channels": outputs}
-            return STAGNNBy(EdgewiseAttention(graph), **sizes, **asdict(self.config.model))
+            attention = EdgewiseAttention(material.graph)
+            return STAGNNBy(attention, **material.sizes, **asdict(self.config.model))
         if self.baseline:
-            return self.baseline.build(in_channels, outputs, self.all_settings)
-        return super()._model(in_channels, outputs, graph)
+            sizes = material.sizes["in_channels"], material.sizes["out_channels"]
+            return self.baseline.build(*sizes, self.all_settings)
+        return super()._network(material)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from subtree_attention import datasets
-from subtree_attention import nn as layers
 from subtree_attention.config import Config
 from subtree_attention.datasets import Dataset
-from subtree_attention.graph import Graph
 from subtree_attention.train.fit import can_capture
+from subtree_attention.train.run import Material
 
 Source = tuple[str, str, int]
 """A graph, the kind of its split, and how many columns its encoding has."""
@@ -85,10 +84,10 @@ class Job:
         """The graph that it runs on, made of the one as it is."""
         return data
 
-    def build(self, in_channels: int, outputs: int, graph: Graph) -> nn.Module:
-        """Its model with the weights of its seed, made for its graph."""
+    def build(self, material: Material) -> nn.Module:
+        """What is trained, with the weights of its seed."""
         torch.manual_seed(self.seed)
-        return self._model(in_channels, outputs, graph)
+        return self._network(material)
 
-    def _model(self, in_channels: int, outputs: int, graph: Graph) -> nn.Module:
-        return layers.build(self.config.model, in_channels, outputs)
+    def _network(self, material: Material) -> nn.Module:
+        return material.network()

@@ -22,13 +22,10 @@ from experiments.reproduce.jobs import Job, Source
 from experiments.reproduce.records import Record
 from subtree_attention import tasks
 from subtree_attention.datasets import Dataset
-from subtree_attention.graph import Graph
 from subtree_attention.nn import STAGNN
-from subtree_attention.nn.features import Features, as_features
 from subtree_attention.runs.environment import environment
 from subtree_attention.train.jobs import Place, work
-from subtree_attention.train.run import Diverged, Run
-from subtree_attention.train.step import Trainer
+from subtree_attention.train.run import Diverged, Material, Run
 from subtree_attention.train.watch import Watch
 
 T = TypeVar("T")
@@ -82,12 +79,11 @@ def steps(
     for (_, alone), some in groups.items():
         try:
             data = _prepared(some[0])
-            placed = data.to(place.device)  # once: the runs share it, and the features as prepared
-            x = as_features(placed.features)
+            placed = data.to(place.device)  # once: the runs share it
         except Exception as error:
             yield from (Outcome(job, error=in_words(error)) for job in filter(begin, some))
             continue
-        start = partial(_JobRun, data=data, placed=placed, x=x, place=place)
+        start = partial(_JobRun, data=data, placed=placed, place=place)
         yield from _train(some, start, place.at_a_time(not alone), begin, watch, stop)
 
 
@@ -139,7 +135,7 @@ def in_words(error: Exception) -> str:
 class _JobRun(Run):
     """The run of a job, which may diverge or fail without an end to those beside it."""
 
-    def __init__(self, job: Job, data: Dataset, placed: Dataset, x: Features, place: Place) -> None:
+    def __init__(self, job: Job, data: Dataset, placed: Dataset, place: Place) -> None:
         self.job, self.device = job, place.device
         self.diverged: int | None = None  # the epoch
         self.error = ""
@@ -153,23 +149,11 @@ class _JobRun(Run):
         changed = job.changed(data)
         if changed is not data:
             placed = changed.to(self.device)
-            x = as_features(placed.features)
-        split = placed.split(config.data.split, job.seed)
+        material = Material(placed, config, self.device)
         if measured:
             self.held = torch.cuda.memory_allocated(self.device)
-        graph = Graph(placed.edge_index, placed.num_nodes, transition=config.transition)
-        outputs = placed.num_classes
-        trainer = Trainer(
-            job.build(x.size(1), outputs, graph).to(self.device),
-            x,
-            placed.y,
-            split,
-            graph,
-            task=tasks.of(config.task),
-            outputs=outputs,
-            fit=config.fit,
-            capture=place.capture and job.capturable,
-        )
+        capture = place.capture and job.capturable
+        trainer = material.trainer(job.build(material), material.problem(job.seed), capture)
         super().__init__(str(job), trainer, config.fit.epochs, config.fit.patience)
         self.config, self.started = config, started
 

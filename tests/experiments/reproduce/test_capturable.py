@@ -8,14 +8,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import subtree_attention as sta
 from experiments.baselines import BASELINES
+from experiments.field.rivals import RIVALS
 from experiments.models import GlobalAttentionSettings
-from experiments.reproduce import training
 from experiments.reproduce.experiments import EDGEWISE, PaperJob
+from experiments.reproduce.jobs import Job
 from experiments.reproduce.records import OURS
-from subtree_attention import datasets, tasks
+from subtree_attention import datasets
 from subtree_attention.datasets import Dataset
 from subtree_attention.nn.features import Features, as_features
-from subtree_attention.train.step import Trainer
+from subtree_attention.train.run import Material
 
 CONFIG = sta.recipe("digits", hops=2, heads=2, dropout=0.5)
 ALONE = replace(CONFIG, model=GlobalAttentionSettings.of(CONFIG.model))
@@ -32,6 +33,8 @@ JOBS = [
     PaperJob("table2", "digits", OURS, "GA only", 0, ALONE),
     *(PaperJob("table2", "digits", OURS, str(changes), 0, CONFIG.replace(**changes))
       for changes in VARIANTS),
+    *(Job("field", "digits", settings.title, "", 0, replace(CONFIG, model=settings()))
+      for settings in RIVALS),
 ]  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
@@ -78,10 +81,9 @@ def x(request: pytest.FixtureRequest, data: Dataset) -> Features:
 
 @pytest.mark.parametrize("job", JOBS, ids=[f"{job.model} {job.variant}" for job in JOBS])
 def test_an_epoch_that_can_be_captured_does_not_ask_the_host(job, data, x, monkeypatch):
-    graph = sta.Graph(data.edge_index, data.num_nodes)
-    model, config = training.build(job, x.size(1), 10, graph), job.training
-    split, task = data.split(config.data.split), tasks.of(config.task)
-    trainer = Trainer(model, x, data.y, split, graph, task=task, outputs=10, fit=config.fit)
+    material = Material(data, job.training, torch.device("cpu"))
+    material.x = x
+    trainer = material.trainer(job.build(material), material.problem(0), capture=True)
     trainer.epoch()  # makes what is made once
     # Adam asks the host on a CPU only: on a GPU it is made to be captured.
     monkeypatch.setattr(trainer.optimizer, "step", lambda: None)
@@ -120,7 +122,7 @@ def test_the_edges_of_a_graph_do_not_ask_the_host(data):
 
 
 def test_the_published_formulation_prepares_its_edges_once(data, monkeypatch):
-    graph = sta.Graph(data.edge_index, data.num_nodes)
-    model = training.build(JOBS[1], data.num_features, 10, graph)
+    material = Material(data, CONFIG, torch.device("cpu"))
+    model, graph = JOBS[1].build(material), material.graph
     monkeypatch.setattr(sta.Graph, "edge_index", property(lambda _: pytest.fail("made again")))
     assert model(data.features, graph).shape == (data.num_nodes, 10)

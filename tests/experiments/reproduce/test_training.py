@@ -31,7 +31,7 @@ def records(*jobs: PaperJob) -> list[Record]:
 def beside_each_other(*jobs: PaperJob) -> dict[PaperJob, Outcome]:
     """As on a GPU: by model, all jobs at a time."""
     data = training._prepared(jobs[0])
-    start = partial(training._JobRun, data=data, placed=data, x=data.features, place=PLACE)
+    start = partial(training._JobRun, data=data, placed=data, place=PLACE)
     found = training._train(jobs, start, len(jobs), lambda _: True, Watch())
     return {outcome.job.model: outcome for outcome in found if outcome}
 
