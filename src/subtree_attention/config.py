@@ -182,6 +182,71 @@ class NodeClassification(TaskSettings):
 
 
 @dataclass(frozen=True)
+class GraphClassification(NodeClassification):
+    """The class of every graph of a collection."""
+
+    name: ClassVar[str] = "graph-classification"
+    word: ClassVar[str] = "graph-classification"
+    pooling: str = option(
+        "all",
+        "How the nodes of a graph become one",
+        words={
+            "mean": "the mean of its nodes",
+            "sum": "the sum of its nodes",
+            "max": "the maximum of its nodes",
+            "all": "mean, sum and maximum of its nodes side by side",
+        },
+    )
+
+
+@dataclass(frozen=True)
+class LinkPrediction(TaskSettings):
+    """Which pairs of nodes are linked."""
+
+    name: ClassVar[str] = "link-prediction"
+    word: ClassVar[str] = "link"
+    metric: str = option(
+        "hits@100",
+        "What models are chosen by",
+        words={
+            "hits@20": "Hits@20",
+            "hits@50": "Hits@50",
+            "hits@100": "Hits@100",
+            "mrr": "MRR",
+            "roc_auc": "ROC-AUC",
+        },
+    )
+    decoder: str = option(
+        "mlp",
+        "How a pair is scored from its two nodes",
+        words={
+            "mlp": "an MLP on the product of both nodes, channel by channel",
+            "dot": "the inner product of both nodes",
+            "directed": "an MLP on the product of both nodes after a map for either end",
+        },
+    )
+    negatives: int = option(
+        1, "Random pairs for each link in a step of training", least=1, most=1000
+    )
+    val_share: float = option(0.1, "Share of the links for validation.", below=1)
+    test_share: float = option(0.2, "Share of the links for test.", below=1)
+    hide: float = option(
+        0.0,
+        "Share of the training links that are not walked on in training; the loss is then on them "
+        "alone. 0 walks on all, and learns from all.",
+        below=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.val_share <= 0 or self.test_share <= 0 or self.val_share + self.test_share >= 1:
+            raise ValueError(
+                "val_share and test_share must be above 0 and leave links for training, got "
+                f"{self.val_share:g} and {self.test_share:g}"
+            )
+
+
+@dataclass(frozen=True)
 class FitSettings(Settings):
     """How long and how fast is learnt, and how often."""
 
@@ -208,7 +273,9 @@ class FitSettings(Settings):
 
 MODELS: dict[str, type[Settings]] = {STAGNNSettings.name: STAGNNSettings}
 """The settings of each model, by its name."""
-TASKS: dict[str, type[TaskSettings]] = {NodeClassification.name: NodeClassification}
+TASKS: dict[str, type[TaskSettings]] = {
+    kind.name: kind for kind in (NodeClassification, LinkPrediction, GraphClassification)
+}
 """The settings of each task, by its name."""
 
 

@@ -2,26 +2,32 @@
 
 from .aggregation import HopAggregation
 from .conv import STAConv
+from .decoder import LinkNetwork, PairDecoder
 from .everywhere import GlobalAttention, global_attention
 from .features import SparseFeatures, as_features
 from .heads import HeadGate, HeadMix
 from .linear import Linear, project
 from .models import BUILDERS, STAGNN, build, parameter_groups, set_states
+from .pooling import GraphNetwork, pool
 
 __all__ = [
     "BUILDERS",
     "STAGNN",
     "GlobalAttention",
+    "GraphNetwork",
     "HeadGate",
     "HeadMix",
     "HopAggregation",
     "Linear",
+    "LinkNetwork",
+    "PairDecoder",
     "STAConv",
     "SparseFeatures",
     "as_features",
     "build",
     "global_attention",
     "parameter_groups",
+    "pool",
     "project",
     "set_states",
 ]

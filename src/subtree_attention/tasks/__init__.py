@@ -5,9 +5,15 @@ from __future__ import annotations
 from .. import _check
 from ..config import Settings
 from .classification import NodeClassification
+from .graphs import GraphClassification
+from .link import LinkPrediction
 from .task import Problem, Task
 
-TASKS: dict[str, type[Task]] = {"node-classification": NodeClassification}
+TASKS: dict[str, type[Task]] = {
+    "node-classification": NodeClassification,
+    "link-prediction": LinkPrediction,
+    "graph-classification": GraphClassification,
+}
 """The names of `config.TASKS`, and what stands behind them."""
 
 
@@ -16,4 +22,12 @@ def of(settings: Settings) -> Task:
     return TASKS[_check.known("task", getattr(settings, "name", settings), TASKS)](settings)
 
 
-__all__ = ["TASKS", "NodeClassification", "Problem", "Task", "of"]
+__all__ = [
+    "TASKS",
+    "GraphClassification",
+    "LinkPrediction",
+    "NodeClassification",
+    "Problem",
+    "Task",
+    "of",
+]

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .ranking import HITS, mrr
+
 Loss = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor], Tensor]
 
@@ -110,6 +112,8 @@ class Metric:
 
 
 METRICS = {
+    **{name: Metric(name, name.capitalize(), scores) for name, scores in HITS.items()},
+    "mrr": Metric("mrr", "MRR", mrr),
     "accuracy": Metric("accuracy", "accuracy", accuracy),
     "roc_auc": Metric("roc_auc", "ROC-AUC", roc_auc, two_classes=True),
 }

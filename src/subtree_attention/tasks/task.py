@@ -34,17 +34,19 @@ class Problem:
         target: of every unit, [U, ...].
         split: training, validation and test units, masks [U].
         inputs: what the network takes besides x and the graph, by name.
+        walked: what is walked on in training instead of the dataset, if it is not the same.
     """
 
     dataset: Dataset
     target: Tensor
     split: Split
     inputs: Mapping[str, Any]
+    walked: Dataset | None = None
 
     def to(self, device: torch.device) -> Problem:
         """Target, split and inputs on a device; the dataset stays where it is."""
         inputs = {
-            name: value.to(device) if isinstance(value, Tensor) else value
+            name: value.to(device) if hasattr(value, "to") else value
             for name, value in self.inputs.items()
         }
         target, split = self.target.to(device), self.split.to(device)
@@ -71,6 +73,18 @@ class Task:
         self.metric: Metric = METRICS[settings.metric]
 
     # --------------------------------------------------------------------- what is learnt from
+
+    def accept(self, dataset: Dataset) -> None:
+        """Refuse data from which this cannot be learnt, in words."""
+        if self.unit in _ADVICE and self.unit != dataset.unit:
+            raise ValueError(
+                f"the target of this data is that of each {dataset.unit}, not of each {self.unit}: "
+                + _ADVICE[self.unit]
+            )
+        if not self.known(self.target(dataset)).any():
+            raise ValueError(
+                f"no {self.unit} has a label, so there is nothing to learn: name the target"
+            )
 
     def outputs(self, dataset: Dataset) -> int:
         """The `out_channels` of the network: the numbers that it gives for each unit."""
@@ -147,6 +161,13 @@ class Task:
     def quality(self, outputs: np.ndarray, target: np.ndarray) -> Quality:
         """More scores of some units: outputs [n, ...], target [n, ...]."""
         raise NotImplementedError
+
+
+_ADVICE = {
+    "node": "use --task graph-classification",
+    "graph": "name the graph of each node with --graph-column, or use another --task",
+}
+"""What to do, if a task has units that the data does not have a target of."""
 
 
 def parts(split: Split) -> zip[tuple[str, Tensor]]:

@@ -198,11 +198,7 @@ def _given(config: Config, data: Any) -> Dataset:
             f"'{graph}' is a graph of the registry: name yours otherwise, as in "
             "recipe(data, graph='mine')"
         )
-    task = task_of(config.task)
-    if not task.known(task.target(dataset)).any():
-        raise ValueError(
-            f"no {task.unit} has a label, so there is nothing to learn: name the target"
-        )
+    task_of(config.task).accept(dataset)
     if dataset.x.size(1) + config.data.encoding == 0:
         raise ValueError(
             "no column is left as a feature: add one, or let positions in the graph be the "

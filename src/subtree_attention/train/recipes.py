@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..config import Config
+from ..config import Config, task_named
 from ..datasets import Dataset, as_dataset, info
 
 _PROTOCOL: dict[str, dict[str, Any]] = {
@@ -45,6 +45,11 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Graph -> settings that differ from `Config`'s defaults (3 hops, 4 heads, lr 0.01, ...)."""
 
 
+TASKS: dict[str, dict[str, Any]] = {
+    "link-prediction": {"hops": 3, "heads": 4, "dropout": 0.2, "encoding": 0, "weight_decay": 0.0},
+}
+"""Task -> settings on a graph whose recipe is for another task."""
+
 SIZES: list[tuple[float, dict[str, Any]]] = [
     (5_000, {"hops": 5, "dropout": 0.4, "runs": 5, "epochs": 1000, "patience": 100}),
     (100_000, {"hops": 5, "dropout": 0.2, "runs": 3, "epochs": 1000, "patience": 100}),
@@ -69,10 +74,18 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
         changes: settings by their plain names; of one's own graph also its name, `graph="papers"`.
     """
     if not isinstance(graph, str):
-        return by_size(as_dataset(graph)).replace(**changes)
+        return _for_task(by_size(as_dataset(graph)), changes)
     known = info(graph)  # refuses an unknown name
     settings = {"metric": known.metric, **_PROTOCOL[known.protocol], **RECIPES[known.name]}
-    return Config.of(known.name, **settings).replace(**changes)
+    task = {"task": "graph-classification"} if known.num_graphs else {}
+    return _for_task(Config.of(known.name, **task, **settings), changes)
+
+
+def _for_task(config: Config, changes: dict[str, Any]) -> Config:
+    """The configuration with changes; another task than the data's own has settings of its own."""
+    task = task_named(changes.get("task", config.task.name))
+    own = {} if task.name == config.task.name else TASKS.get(task.name, {})
+    return config.replace(**{"task": task.name, **own, **changes})
 
 
 def by_size(dataset: Dataset) -> Config:
@@ -86,6 +99,7 @@ def by_size(dataset: Dataset) -> Config:
     bytes_per_channel = 4 * dataset.num_nodes * dataset.num_classes
     fitting = [width for width in WIDTHS if width * bytes_per_channel <= STATE_BYTES]
     hidden = max(fitting, default=min(WIDTHS))
-    config = Config.of(dataset.name, encoding=0, hidden_channels=hidden, **settings)
+    task = {"task": "graph-classification"} if dataset.batch is not None else {}
+    config = Config.of(dataset.name, **task, encoding=0, hidden_channels=hidden, **settings)
     # A split of its own is one split: runs on it differ by their start only.
     return config.replace(split="own", runs=1) if "own" in dataset.splits else config

@@ -6,6 +6,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -49,10 +50,15 @@ class Material:
     def __init__(self, dataset: Dataset, config: Config, device: torch.device) -> None:
         self.dataset, self.config, self.device = dataset, config, device
         self.task = task_of(config.task)
+        self.task.accept(dataset)
         self.x = as_features(dataset.features.to(device))  # prepared once: the runs share it
-        self.graph = Graph.from_data(dataset, config.transition).to(device)
         outputs = self.task.outputs(dataset)
         self.sizes = {"in_channels": self.x.size(1), "out_channels": outputs}
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What is walked on, unless a run sees other edges."""
+        return self._graph_of(self.dataset)
 
     def problem(self, seed: int) -> Problem:
         """What the run of a seed learns from, on the device, if the task can be learnt on it."""
@@ -66,10 +72,13 @@ class Material:
 
     def trainer(self, model: torch.nn.Module, problem: Problem, capture: bool) -> Trainer:
         """What trains a model on a problem."""
-        x, graph = self.x, self.graph
-        if problem.dataset is not self.dataset:  # it sees other edges, and perhaps features
-            x = as_features(problem.dataset.features.to(self.device))
-            graph = Graph.from_data(problem.dataset, self.config.transition).to(self.device)
+        x, seen = self.x, problem.dataset
+        if seen is self.dataset:
+            graph = self.graph
+        else:  # it sees other edges, and other features if there is an encoding
+            graph = self._graph_of(seen)
+            if seen.encoding is not None:
+                x = as_features(seen.features.to(self.device))
         return Trainer(
             model.to(self.device),
             x,
@@ -81,7 +90,11 @@ class Material:
             fit=self.config.fit,
             capture=capture,
             inputs=problem.inputs,
+            walked=None if problem.walked is None else self._graph_of(problem.walked),
         )
+
+    def _graph_of(self, dataset: Dataset) -> Graph:
+        return Graph.from_data(dataset, self.config.transition).to(self.device)
 
 
 class Run:

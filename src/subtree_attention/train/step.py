@@ -48,6 +48,7 @@ class Trainer:
         fit: learning rate, weight decay, and how precise the states of the walk are.
         capture: replay a CUDA graph instead of calling the model every time.
         inputs: what the model takes besides, by name: none by default.
+        walked: the graph to learn on, where that is not the one to evaluate on.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Trainer:
         fit: FitSettings,
         capture: bool = True,
         inputs: Mapping[str, Any] | None = None,
+        walked: Graph | None = None,
     ) -> None:
         self.model, self.x, self.graph, self.inputs = model, x, graph, dict(inputs or {})
+        self.walked = graph if walked is None else walked
         self.device = y.device
         if fit.precision == "bf16":
             set_states(model, "bfloat16")
@@ -182,7 +185,7 @@ class Trainer:
         """One step of gradient descent."""
         self.model.train()
         self.optimizer.zero_grad()
-        loss = self.loss_of(self.model(self.x, self.graph, **self.inputs))
+        loss = self.loss_of(self.model(self.x, self.walked, **self.inputs))
         loss.backward()
         self.lane.join()  # the evaluation beside reads the weights
         self.optimizer.step()

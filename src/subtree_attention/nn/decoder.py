@@ -1,0 +1,141 @@
+"""From nodes to pairs of nodes: decoders, and a network with a logit for each pair.
+
+A pair is scored from what the encoder gives for its two ends, so nothing of size N^2 is needed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import _check
+from ..ops.dropout import drop
+from .features import Features
+from .linear import Linear
+from .parts import Part, reset_children
+
+
+class PairDecoder(Part):
+    """Scores pairs of nodes: z [N, width] and pairs [2, P] -> logits [P].
+
+    One of your own is a subclass with `score`, and an instance of it is passed to
+    :class:`LinkNetwork`.
+    """
+
+    sizes: ClassVar[tuple[str, ...]] = ("width",)
+    width: int
+
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
+        super().__init__(width)
+        self.dropout = _check.number("dropout", dropout, below=1)
+
+    def prepare(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """What a node is where a pair starts, and where it ends: [N, width] each."""
+        return z, z
+
+    @abstractmethod
+    def score(self, start: Tensor, end: Tensor) -> Tensor:
+        """[..., width] of both ends -> logits [...]."""
+
+    def forward(self, z: Tensor, pairs: Tensor) -> Tensor:
+        start, end = self.prepare(z)
+        # Not index_select, whose gradient is added up in any order on a GPU.
+        return self.score(start[pairs[0]], end[pairs[1]])
+
+
+class DotDecoder(PairDecoder):
+    """The inner product of both ends, and a learned bias: nothing else to learn."""
+
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
+        super().__init__(width, dropout)
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.bias)
+
+    def score(self, start: Tensor, end: Tensor) -> Tensor:
+        return (start * end).sum(-1) + self.bias
+
+
+class MLPDecoder(PairDecoder):
+    """An MLP on the product of both ends, channel by channel: the same both ways."""
+
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
+        super().__init__(width, dropout)
+        self.lin, self.out = Linear(width, width), Linear(width, 1)
+
+    def score(self, start: Tensor, end: Tensor) -> Tensor:
+        hidden = drop(F.relu(self.lin(start * end)), self.dropout, self.training)
+        return self.out(hidden).squeeze(-1)
+
+
+class DirectedDecoder(MLPDecoder):
+    """As :class:`MLPDecoder`, after a linear map for either end: a pair and its reverse differ."""
+
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
+        super().__init__(width, dropout)
+        self.start, self.end = Linear(width, width), Linear(width, width)
+
+    def prepare(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.start(z), self.end(z)
+
+
+DECODERS: dict[str, type[PairDecoder]] = {
+    "mlp": MLPDecoder,
+    "dot": DotDecoder,
+    "directed": DirectedDecoder,
+}
+
+
+class LinkNetwork(nn.Module):
+    """A model of nodes and a decoder of pairs: two logits for each pair, "no link" and "link".
+
+    Args:
+        encoder: gives z `[N, width]` as `encoder(x, graph)`.
+        width: columns of z.
+        decoder: "mlp", "dot", "directed", or a :class:`PairDecoder`.
+        dropout: that of a decoder by name.
+
+    Shapes:
+        - x: `[N, in_channels]`; `pairs`: `[2, P]`
+        - result: `[P, 2]`; the first column is 0
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        width: int,
+        decoder: str | PairDecoder = "mlp",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = PairDecoder.pick("decoder", decoder, DECODERS, width, dropout=dropout)
+
+    def reset_parameters(self) -> None:
+        """Back to fresh initial values."""
+        reset_children(self)
+
+    def no_weight_decay(self) -> Iterator[nn.Parameter]:
+        """Those of the encoder."""
+        yield from getattr(self.encoder, "no_weight_decay", list)()
+
+    def forward(
+        self, x: Features, edge_index: Any, pairs: Tensor, fresh: Tensor | None = None
+    ) -> Tensor:
+        """Logits `[P, 2]`; in training, pairs where `fresh` [P] says so are drawn anew, at random.
+
+        A pair that is drawn may be a link by accident: of a sparse graph that is rare, and no
+        test of it is worth its time.
+        """
+        z = self.encoder(x, edge_index)
+        if self.training and fresh is not None:
+            drawn = torch.randint(z.size(0), pairs.shape, device=pairs.device)
+            pairs = torch.where(fresh, drawn, pairs)
+        link = self.decoder(z, pairs)
+        return torch.stack([torch.zeros_like(link), link], 1)

@@ -1,0 +1,75 @@
+"""Tasks of graphs: a collection is learnt, saved, opened and gone on with."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import subtree_attention as sta
+from subtree_attention.tasks import of
+from subtree_attention.train.jobs import Stopped
+
+
+def rings_and_lines(count: int = 60, split: bool = False) -> sta.Dataset:
+    """Rings have edges all around, lines do not; features are noise and the number of edges."""
+    generator = torch.Generator().manual_seed(0)
+    graphs = []
+    for number in range(count):
+        size, ring = int(torch.randint(3, 9, (), generator=generator)), number % 2
+        ends = torch.stack([torch.arange(size), (torch.arange(size) + 1) % size])[
+            :, : size - 1 + ring
+        ]
+        degree = torch.bincount(ends.flatten(), minlength=size).float()
+        x = torch.stack([degree, torch.rand(size, generator=generator)], 1)
+        graphs.append(Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], 1), y=ring))
+    parts = [("train", "train", "val", "test")[i // 2 % 4] for i in range(count)] if split else None
+    return sta.from_graphs(graphs, classes=["line", "ring"], split=parts)
+
+
+def config_of(data: sta.Dataset, **changes: object) -> sta.Config:
+    small = {"hops": 1, "heads": 2, "hidden_channels": 8, "epochs": 30, "runs": 1, "dropout": 0.0}
+    return sta.recipe(data, graph="shapes", **{**small, **changes})
+
+
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max", "all"])
+def test_a_collection_is_learnt(pooling: str, tmp_path: Path) -> None:
+    data = rings_and_lines()
+    config = config_of(data, pooling=pooling)
+    assert config.task.name == "graph-classification"
+    result = sta.fit(config, tmp_path / "run", data=data, device="cpu")
+    assert result.runs[0].test > 0.8
+    run = sta.open(tmp_path / "run", device="cpu")
+    assert run.scores()[2] == result.runs[0].test
+    assert run.logits.shape == (60, 2)
+    assert run.dataset.same_as(data)
+
+
+def test_a_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
+    data = rings_and_lines(split=True)
+    config = config_of(data, dropout=0.5)
+    assert (config.data.split, config.fit.runs) == ("own", 1)
+    whole = sta.fit(config, tmp_path / "whole", data=data, device="cpu")
+    calls = iter(range(1000))
+    with pytest.raises(Stopped):
+        sta.fit(config, tmp_path / "cut", data=data, device="cpu", stop=lambda: next(calls) > 10)
+    again = sta.fit(config, tmp_path / "cut", device="cpu", resume=True)
+    assert (again.runs[0].test, again.runs[0].temperature) == (
+        whole.runs[0].test,
+        whole.runs[0].temperature,
+    )
+
+
+def test_tasks_and_data_that_do_not_fit_are_refused() -> None:
+    data = rings_and_lines(8)
+    config = config_of(data, task="classification")
+    with pytest.raises(ValueError, match=r"is that of each graph, not of each node: use --task gr"):
+        sta.fit(config, data=data)
+    one = sta.datasets.load("digits")
+    with pytest.raises(
+        ValueError, match=r"of each node, not of each graph: name the graph of each"
+    ):
+        of(sta.recipe("digits", task="graph-classification").task).accept(one)
+    unknown = sta.from_graphs([Data(x=torch.ones(2, 1), edge_index=torch.zeros(2, 0).long())])
+    with pytest.raises(ValueError, match="no graph has a label, so there is nothing to learn"):
+        sta.fit(config_of(unknown), data=unknown)

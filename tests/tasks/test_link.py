@@ -1,0 +1,164 @@
+"""Link prediction: how links are split, what is walked on, and that it is learnt."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import subtree_attention as sta
+from subtree_attention.config import LinkPrediction as Settings
+from subtree_attention.datasets import Dataset
+from subtree_attention.tasks import LinkPrediction
+from subtree_attention.tasks import link as module
+from subtree_attention.tasks.link import Links
+from subtree_attention.train.jobs import Stopped
+from tests.datasets.test_collection import three
+
+
+def two_groups(nodes: int = 40, chance: float = 0.5, directed: bool = False) -> Dataset:
+    """Two groups of nodes, linked within a group only."""
+    generator = torch.Generator().manual_seed(1)
+    group = torch.arange(nodes) % 2
+    linked = torch.rand(nodes, nodes, generator=generator) < chance
+    linked &= group[:, None] == group
+    linked = linked.triu(1)
+    linked = linked if directed else linked | linked.T
+    linked |= torch.diag(torch.arange(nodes) == 0)  # a self-loop
+    x = torch.nn.functional.one_hot(group).float() + torch.randn(nodes, 2, generator=generator) / 4
+    edges = linked.nonzero().T.contiguous()
+    weight = torch.arange(edges.size(1)).float()
+    return Dataset(x, edges, torch.full((nodes,), -1), edge_weight=weight, name="groups")
+
+
+def task(**settings: Any) -> LinkPrediction:
+    return LinkPrediction(Settings(**settings))
+
+
+def keys_of(pairs: torch.Tensor) -> set[tuple[int, int]]:
+    return set(map(tuple, pairs.T.tolist()))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_links_are_split_and_only_those_of_training_are_walked_on(directed: bool) -> None:
+    data = two_groups(directed=directed)
+    problem = task().problem(data, "B", 0)
+    pairs, target, split = problem.inputs["pairs"], problem.target, problem.split
+    links = Links.of(data)
+    assert links.directed == directed
+    count = len(links.keys)
+    sizes = [int((mask & (target == 1)).sum()) for mask in split]
+    assert sizes == [
+        count - int(0.1 * count) - int(0.2 * count),
+        *(int(s * count) for s in (0.1, 0.2)),
+    ]
+    assert [int((mask & (target == 0)).sum()) for mask in split] == sizes
+    edges = keys_of(data.edge_index)
+    positives, negatives = keys_of(pairs[:, target == 1]), keys_of(pairs[:, target == 0])
+    assert positives <= edges
+    assert not negatives & edges
+    assert all(start != end for start, end in negatives)
+    fixed = pairs[:, (target == 0) & ~split.train]
+    assert len(keys_of(fixed)) == fixed.size(1)  # each once
+    walked, train = (
+        keys_of(problem.dataset.edge_index),
+        keys_of(pairs[:, split.train & (target == 1)]),
+    )
+    both = train if directed else train | {(end, start) for start, end in train}
+    assert walked == both | {(0, 0)}
+    weights = dict(zip(map(tuple, data.edge_index.T.tolist()), data.edge_weight, strict=True))
+    ends = map(tuple, problem.dataset.edge_index.T.tolist())
+    assert [weights[end] for end in ends] == problem.dataset.edge_weight.tolist()
+
+
+def test_a_seed_is_a_split() -> None:
+    data = two_groups()
+    one, same, other = (task().problem(data, "B", seed).inputs["pairs"] for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_pairs_are_tried_where_there_are_too_many_to_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    links = Links.of(two_groups())
+    first, *others = links.none(np.random.default_rng(0), [500, 100, 120])
+    apart = np.concatenate(others)
+    assert len(first) == 500
+    assert len(np.unique(apart)) == 220
+    assert not links.known(np.concatenate([first, apart])).any()
+
+
+def test_encodings_know_training_links_only() -> None:
+    data = two_groups().encoded(2)
+    seen = task().problem(data, "B", 0).dataset
+    again = Dataset(seen.x, seen.edge_index, seen.y, seen.edge_weight).encoded(2)
+    assert torch.equal(seen.encoding, again.encoding)
+    assert not torch.equal(seen.encoding, data.encoding)
+
+
+def test_hidden_links_are_learnt_from_and_the_others_walked_on() -> None:
+    problem = task(hide=0.25, negatives=2).problem(two_groups(), "B", 0)
+    pairs, target, split = problem.inputs["pairs"], problem.target, problem.split
+    learnt = keys_of(pairs[:, split.train & (target == 1)])
+    assert problem.walked is not None
+    walked, seen = keys_of(problem.walked.edge_index), keys_of(problem.dataset.edge_index)
+    assert not learnt & walked
+    assert learnt < seen
+    assert walked < seen
+    assert int((split.train & (target == 0)).sum()) == 2 * len(learnt)
+    assert torch.equal(problem.inputs["fresh"], split.train & (target == 0))
+
+
+def test_too_few_links_are_refused() -> None:
+    few = Dataset(torch.ones(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.full((4,), -1))
+    with pytest.raises(ValueError, match="the graph has 3 links, too few to split"):
+        task().accept(few)
+
+
+def test_a_graph_where_all_are_linked_is_refused() -> None:
+    everybody = (1 - torch.eye(8)).nonzero().T.contiguous()
+    data = Dataset(torch.ones(8, 1), everybody, torch.full((8,), -1))
+    with pytest.raises(ValueError, match="0 pairs of nodes are not linked, too few to compare"):
+        task().problem(data, "B", 0)
+
+
+def test_a_collection_is_refused() -> None:
+    with pytest.raises(ValueError, match="links are predicted within one graph"):
+        task().accept(three())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"val_share": 0.5, "test_share": 0.5}, "must be above 0 and leave links for training"),
+        ({"test_share": 0.0}, "must be above 0"),
+        ({"metric": "accuracy"}, "unknown metric 'accuracy'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings(**settings)
+
+
+@pytest.mark.parametrize("decoder", ["mlp", "dot"])
+def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
+    decoder: str, tmp_path: Path
+) -> None:
+    data = two_groups(60, 0.3)
+    config = sta.recipe(
+        data, task="link", metric="roc_auc", decoder=decoder, hops=2, epochs=40, runs=1
+    )
+    result = sta.fit(config, tmp_path / "whole", data=data, device="cpu")
+    assert result.runs[0].test > 0.75
+    calls = iter(range(1000))
+    with pytest.raises(Stopped):
+        sta.fit(config, tmp_path / "cut", data=data, device="cpu", stop=lambda: next(calls) > 10)
+    again = sta.fit(config, tmp_path / "cut", data=data, device="cpu", resume=True)
+    assert (again.runs[0].test, again.runs[0].temperature) == (
+        result.runs[0].test,
+        result.runs[0].temperature,
+    )
+    run = sta.open(tmp_path / "whole", device="cpu")
+    assert run.scores()[2] == result.runs[0].test
+    assert run.logits.shape == (len(run.target), 2)
