@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.field.ablation import ABLATION, Ablation
 from experiments.field.plan import Clock, parts_of, seconds_of
 from experiments.field.render import DOCS, render
 from experiments.field.studies import STUDIES, Study
@@ -34,6 +35,7 @@ from subtree_attention.train.jobs import TOGETHER, Place
 from subtree_attention.train.watch import Watch
 
 RESULTS = Path("results/field")
+TABLES: dict[str, Study | Ablation] = {**STUDIES, ABLATION.name: ABLATION}
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,13 @@ class Worker:
     watch: Watch
     processes: int = 1
 
-    def work(self, study: Study, graphs: Sequence[str], models: Sequence[str]) -> Iterator[Job]:
+    def work(
+        self, study: Study | Ablation, graphs: Sequence[str], models: Sequence[str]
+    ) -> Iterator[Job]:
         """Run what is missing of a table, graph by graph; the jobs that failed."""
         for graph in graphs:
-            trials = [job for model in models for job in study.trials(graph, model)]
-            yield from self._run(f"trials of {study.name} on {graph}", trials)
-            records = self.store.read_graph(study.name, graph)
-            runs = [job for model in models for job in study.chosen(graph, model, records)]
-            yield from self._run(f"runs of {study.name} on {graph}", runs)
+            for what, jobs in study.stages(graph, models, self.store):
+                yield from self._run(f"{what} of {study.name} on {graph}", jobs)
 
     def _run(self, what: str, jobs: list[Job]) -> list[Job]:
         """Those of the jobs that failed; what is there is not run again."""
@@ -84,11 +85,13 @@ class Worker:
         ).failed
 
 
-def plan(study: Study, graphs: Sequence[str], models: Sequence[str], store: Store) -> list[str]:
+def plan(
+    study: Study | Ablation, graphs: Sequence[str], models: Sequence[str], store: Store
+) -> list[str]:
     """What is missing of a table, in lines."""
     parts = parts_of(study, graphs, models, store)
     lines = [
-        f"{part.study}  {part.graph:12} {part.model:10} {part.trials:3} trials {part.runs:3} runs"
+        f"{study.name}  {part.graph:12} {part.model:10} {part.trials:3} trials {part.runs:3} runs"
         f"  {part.seconds:7.0f} s"
         for part in parts
         if part.trials or part.runs
@@ -106,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = found.add_argument
-    add("table", help=f"{', '.join(STUDIES)}, or all")
+    add("table", help=f"{', '.join(TABLES)}, or all")
     add("--graph", action="append", help="only this graph; may be given several times")
     add("--model", action="append", help="only this model; may be given several times")
     add("--minutes", type=float, default=float("inf"), help="begin nothing that ends later")
@@ -123,8 +126,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; wrong words are `ValueError`."""
     asked = parser().parse_args(arguments)
-    _check.known("table", asked.table, [*STUDIES, "all"])
-    studies = [*STUDIES.values()] if asked.table == "all" else [STUDIES[asked.table]]
+    _check.known("table", asked.table, [*TABLES, "all"])
+    studies = [*TABLES.values()] if asked.table == "all" else [TABLES[asked.table]]
     store, failed = Store(asked.results), list[Job]()
     place = Place.of(asked.device, asked.together)
     processes = asked.processes or default_processes(place.device)

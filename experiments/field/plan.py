@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from experiments.field.ablation import Ablation
 from experiments.field.studies import Study
 from experiments.reproduce.jobs import Job
-from experiments.reproduce.queue import missing
+from experiments.reproduce.queue import missing, taken_over
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
 from subtree_attention import datasets
@@ -27,7 +28,6 @@ GRACE = 45.0
 class Part:
     """What is missing of a model on a graph: trials, and runs of what they will choose."""
 
-    study: str
     graph: str
     model: str
     trials: int
@@ -36,23 +36,32 @@ class Part:
 
 
 def parts_of(
-    study: Study, graphs: Iterable[str], models: Iterable[str], store: Store
+    study: Study | Ablation, graphs: Iterable[str], models: Iterable[str], store: Store
 ) -> list[Part]:
-    """What is missing of a table."""
+    """What is missing of a table, model by model on each graph."""
     found = []
     for graph in graphs:
         records = store.read_graph(study.name, graph)
         for model in models:
-            trials = study.trials(graph, model)
-            todo = missing(trials, store)
-            chosen = study.chosen(graph, model, records)
-            left = len(missing(chosen, store)) if chosen else 0
-            if not chosen and not study.each:
-                left = study.runs(graph) - 1
-            each = seconds_of(trials[0], records)
-            row = Part(study.name, graph, model, len(todo), left, each * (len(todo) + left))
-            found.append(row)
+            jobs = [job for _, some in study.stages(graph, [model], store) for job in some]
+            todo = _to_run(jobs, store)
+            trials, unknown = 0, 0
+            if isinstance(study, Study):
+                trials = len(_to_run(study.trials(graph, model), store))
+                if not study.each and not study.chosen(graph, model, records):
+                    unknown = study.runs(graph) - 1  # whatever will be chosen
+            count = len(todo) + unknown
+            each = seconds_of(todo[0], records) if todo else 0.0
+            found.append(Part(graph, model, trials, count - trials, each * count))
     return found
+
+
+def _to_run(jobs: Iterable[Job], store: Store) -> list[Job]:
+    """Each job once that is neither there nor was run for another table."""
+    todo = {job.key: job for job in missing(jobs, store)}
+    for record in taken_over(todo.values(), store):
+        del todo[record.key]
+    return [*todo.values()]
 
 
 def seconds_of(job: Job, records: Iterable[Record]) -> float:

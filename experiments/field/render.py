@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from experiments.field.ablation import FULL, Ablation
 from experiments.field.published import PUBLISHED, Report
 from experiments.field.spaces import OURS
 from experiments.field.studies import Study
@@ -80,8 +81,10 @@ class Rows:
         return [*whole, *(Column(c.graph, study.first, study.first) for c in whole if study.first)]
 
 
-def tables_of(study: Study, store: Store, paper: Store) -> list[Table]:
+def tables_of(study: Study | Ablation, store: Store, paper: Store) -> list[Table]:
     """All that is shown of a study."""
+    if isinstance(study, Ablation):
+        return [ablated(study, store)]
     rows = Rows(study, store, paper)
     return [scores(rows), pairs(rows), choices(rows)]
 
@@ -220,11 +223,48 @@ def _choice(study: Study, graph: str, model: str, records: Sequence[Record]) -> 
     return (*start, *texts(chosen[0].variant, METRICS[record.metric].show(record.val)))
 
 
+def ablated(ablation: Ablation, store: Store) -> Table:
+    """A row for each change: its score, and how far it is from the chosen model's."""
+    records, graphs = store.read(ablation.name), ablation.graphs
+    there = {label: [ablation.row(graph, label, records) for graph in graphs]
+             for label in (FULL, *ablation.changes)}  # fmt: skip
+    keys = [(label, place) for label in ablation.changes for place in range(len(graphs))]
+    found = [paired_difference(there[label][place], there[FULL][place]) for label, place in keys]
+    said = dict(zip(keys, zip(found, verdicts(found), strict=True), strict=True))
+    lines = []
+    for label, rows in there.items():
+        cells = []
+        for place, graph in enumerate(graphs):
+            cell = score_cell(rows[place], ablation.runs(graph))
+            pair, verdict = said.get((label, place), (None, None))
+            if pair is not None and verdict is not None:
+                text = f"{cell.text}, {100 * pair.mean:+.2f}"
+                word = {"behind": "worse", "ahead": "better"}.get(verdict.word)
+                cell = replace(cell, text=f"{text} {word}" if word else text, bold=bool(word))
+            elif label != FULL and there[FULL][place] and not rows[place]:
+                cell = Cell("-")
+            cells.append(cell)
+        lines.append((Cell(label), *cells))
+    return Table(
+        ablation.name,
+        ablation.title,
+        columns=("change", *(graph_title(graph) for graph in graphs)),
+        rows=tuple(lines),
+        rules=(1,),
+        notes=(
+            f"{SCORES} Behind it the mean difference from the chosen model on the same splits and "
+            "seeds, in points; bold where it is worse or better in the sense of the tables above.",
+            "A dash: the chosen model has it anyway, or it was not run.",
+            provenance(records),
+        ),
+    )
+
+
 # -------------------------------------------------------------------------------------- the page
 
 
 def render(
-    studies: Iterable[Study], store: Store, docs: Path, paper: Store | None = None
+    studies: Iterable[Study | Ablation], store: Store, docs: Path, paper: Store | None = None
 ) -> list[Path]:
     """Write the tables of studies, each into a file and between its marks on the page."""
     files = []

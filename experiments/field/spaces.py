@@ -96,18 +96,28 @@ def transformers(graph: str, model: str) -> Iterator[Trial]:
     yield recipe | {"lr": 3e-3}
 
 
+_OURS: dict[str, Trial] = {
+    "computer": {"layers": 3, "hidden_channels": 512, "hops": 2, "dropout": 0.5},
+    "photo": {"layers": 3, "hidden_channels": 64, "hops": 2, "dropout": 0.2},
+    "cs": {"layers": 2, "hidden_channels": 512, "hops": 1, "dropout": 0.3},
+    "physics": {"layers": 2, "hidden_channels": 64, "hops": 1, "dropout": 0.3},
+    "minesweeper": {"layers": 12, "hidden_channels": 64, "hops": 1, "dropout": 0.2},
+}
+"""Graph -> where ours starts; others take `_OURS_ELSEWHERE`."""
+_OURS_ELSEWHERE: Trial = {"layers": 2, "hidden_channels": 64, "hops": 2, "dropout": 0.5}
+
+
 def ours(graph: str, model: str) -> Iterator[Trial]:
-    """Blocks of subtree attention."""
-    deep = graph == "minesweeper"
+    """Blocks of subtree attention, around one setting as the rivals."""
     lr, decay = RATES.get(graph, _RATES)
-    recipe: Trial = {"layers": 10 if deep else 3, "hidden_channels": 64, "hops": 1 if deep else 2}
-    recipe |= {"dropout": 0.2 if deep else 0.5, "lr": lr, "weight_decay": decay}
-    recipe |= {"norm": "batch" if deep else "layer"}
+    recipe = _OURS.get(graph, _OURS_ELSEWHERE) | {"lr": lr, "weight_decay": decay}
+    layers, width, hops, dropout = list(recipe.values())[:4]
+    recipe["norm"] = "batch" if graph == "minesweeper" else "layer"
     yield recipe
-    yield recipe | {"dropout": 0.3}
-    yield recipe | {"hops": 3}
-    yield recipe | {"hidden_channels": 128}
-    yield recipe | {"layers": 14 if deep else 5}
+    yield recipe | {"dropout": round(dropout + (0.2 if dropout <= 0.5 else -0.2), 1)}
+    yield recipe | {"layers": layers - 4 if layers > 8 else layers + 2}
+    yield recipe | {"hidden_channels": 2 * width if width <= 128 else width // 2}
+    yield recipe | {"hops": hops + 1}
     yield recipe | {"lr": 3e-3}
 
 

@@ -6,7 +6,7 @@ other seeds: these runs and the trial itself are what a table shows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from experiments.field.spaces import OURS, SPACES, TRIALS, Trial
 from experiments.reproduce.jobs import Job
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import Record
+from experiments.reproduce.store import Store
 from subtree_attention.config import MODELS, Config
 from subtree_attention.tasks.metrics import METRICS
 from subtree_attention.train.recipes import recipe
@@ -86,6 +87,14 @@ class Study:
         """The runs of a row that are there."""
         wanted = {job.key for job in self.chosen(graph, model, records)}
         return [record for record in records if record.graph == graph and record.key in wanted]
+
+    def stages(
+        self, graph: str, models: Sequence[str], store: Store
+    ) -> Iterator[tuple[str, list[Job]]]:
+        """What is run, and in which order: the jobs of a stage are known when those before ran."""
+        yield "trials", [job for model in models for job in self.trials(graph, model)]
+        records = store.read_graph(self.name, graph)
+        yield "runs", [job for model in models for job in self.chosen(graph, model, records)]
 
     def _job(self, graph: str, model: str, trial: Trial, seed: int) -> Job:
         config = replace(self.configs[graph], model=model_of(model)()).replace(**trial)

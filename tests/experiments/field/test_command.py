@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from experiments.field import command
-from experiments.field.studies import STUDIES
 from tests.experiments.field.studies import STUDY
 
 Run = Callable[..., tuple[int, str, str]]
@@ -14,7 +13,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STUDIES, "tiny", STUDY)
+    monkeypatch.setitem(command.TABLES, "tiny", STUDY)
 
 
 def test_it_trains_and_draws(tmp_path: Path, run_experiments: Run) -> None:
