@@ -121,7 +121,7 @@ class STAGNNBy(STAGNN):
     def __init__(self, attend: Attention, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.attend = attend
-        self.conv.attend = self._attend_by  # type: ignore[method-assign]
+        self.conv.attend = self._attend_by  # type: ignore[method-assign, assignment]
 
     def _attend_by(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
         phi, weights = self.conv.feature_map, self.conv.hop_weights()

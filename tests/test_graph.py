@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -553,3 +554,57 @@ def test_a_gpu_survives_a_wrong_index(bad):
     with pytest.raises(ValueError, match=r"negative index|has index|holds the index"):
         Graph(edges.cuda(), 200, self_loops=True)
     assert torch.ones(2, device="cuda").sum() == 2
+
+
+# --------------------------------------------------------------------------- the order of edges
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_know_where_they_stood(name, self_loops):
+    edges = EDGES[name]
+    graph = Graph(edges.index, edges.num_nodes, self_loops=self_loops)
+    order, given = graph.edge_order, edges.index.size(1)
+    assert graph.given_edges == given
+    came = order < given
+    assert order[came].sort().values.tolist() == list(range(given))  # each of them once
+    assert torch.equal(edges.index[:, order[came]], graph.edge_index[:, came])
+    source, target = graph.edge_index[:, ~came]
+    assert torch.equal(source, target)
+    assert (order[~came] == given).all()
+    assert self_loops or came.all()
+
+
+def test_parallel_edges_stay_in_their_order():
+    graph = Graph(torch.tensor([[2, 0, 2, 0], [1, 1, 1, 1]]))
+    assert graph.edge_order.tolist() == [1, 3, 0, 2]
+
+
+def test_the_order_stays_through_copies_subgraphs_and_matrices():
+    edges = EDGES["directed"]
+    graph = edges.graph(self_loops=True)
+    again = pickle.loads(pickle.dumps(graph))
+    assert torch.equal(again.edge_order, graph.edge_order)
+    nodes = torch.tensor([4, 1, 9, 7])
+    part = graph.subgraph(nodes)
+    came = part.edge_order < part.given_edges
+    there = edges.index[:, part.edge_order[came]]
+    assert torch.equal(nodes[part.edge_index[:, came]], there)
+    rowptr, col, _ = graph.matrix()
+    assert Graph.from_csr(rowptr, col).edge_order.tolist() == list(range(graph.num_edges))
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("transition", ["rw", "sym", "mean", None])
+def test_entries_of_other_weights_are_those_of_a_graph_with_them(transition, self_loops):
+    edges = EDGES["directed-weighted"]
+    how = {"transition": transition, "self_loops": self_loops}
+    weighted = Graph(edges.index, edges.num_nodes, edges.weight, **how)
+    assert torch.equal(weighted.entries(torch.float64), weighted.matrix(torch.float64).weight)
+    for graph in (Graph(edges.index, edges.num_nodes, **how), weighted):
+        for dtype in (torch.float32, torch.float64):
+            found = graph.entries(dtype, edges.weight)
+            assert torch.equal(found, weighted.matrix(dtype).weight)
+        weight = edges.weight.double().requires_grad_()
+        of_graph = partial(graph.entries, torch.float64)
+        assert torch.autograd.gradcheck(of_graph, weight)

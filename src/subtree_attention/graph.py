@@ -107,7 +107,7 @@ class Graph:
         num_nodes: number of nodes; by default what the adjacency implies. On a GPU the host waits
             for a build once, and once more to learn this number.
         edge_weight: `[E]` weights; not with a matrix, which brings its own. They are constants:
-            no gradient flows into them.
+            no gradient flows into them. :meth:`entries` is for weights that learn.
         transition: `"rw"` (the paper's :math:`A D^{-1}`), `"sym"`, `"mean"`, or None, which takes
             the edge weights as they are: any transition matrix.
         self_loops: add a loop of weight 1 to every node that has none.
@@ -152,7 +152,10 @@ class Graph:
             with _check.fits(f"a graph of {num_nodes:,} nodes"):
                 given = edges, weight
                 walked = _with_self_loops(*given, num_nodes) if self_loops else given
-                self._set(*_compressed(*walked, num_nodes), transition, self_loops)
+                receive, rows, order = _compressed(*walked, num_nodes)
+                self._set(receive, rows, transition, self_loops)
+                self._given: int = edges.size(1)
+                self._order: Tensor | None = order
                 self._ask(edges, weight)
         self._make_what_compilers_ask()
 
@@ -218,6 +221,7 @@ class Graph:
         with torch.inference_mode(False):
             receive = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight)
             graph._set(receive, receive.rows(), transition, False)
+            graph._given, graph._order = col.numel(), None
         graph._make_what_compilers_ask()
         return graph
 
@@ -252,6 +256,7 @@ class Graph:
         _check_extremes(extremes.view(torch.float64).tolist(), weight, self.transition)
         if (entries := num_edges.item()) < self.num_edges:
             self._receive, self._send = self._receive.first(entries), self._send.first(entries)
+            self._order = None if self._order is None else self._order[:entries]
         if survey is not None:
             self.__dict__[_attribute("survey")] = surveyed
 
@@ -270,6 +275,29 @@ class Graph:
         return torch.stack([self._receive.col, self._receive.rows()]).long()
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether its edges came with weights."""
+        return self._receive.edge_weight is not None
+
+    @property
+    def given_edges(self) -> int:
+        """Number of edges that the graph was made of: without added self-loops, and of a subgraph,
+        those of the whole."""
+        return self._given
+
+    @property
+    def edge_order(self) -> Tensor:
+        """`[E]`: where each edge of :attr:`edge_index` stood in the edge_index that came, or in the
+        (coalesced) entries of a matrix; `given_edges` for a loop that was added.
+
+        `torch.cat([features, of_a_loop])[graph.edge_order]` are the features of the edges as they
+        are walked on.
+        """
+        if self._order is None:
+            return torch.arange(self.num_edges, device=self.device)
+        return self._order.long().clamp_(max=self._given)
+
+    @property
     def rowptrs(self) -> tuple[Tensor, Tensor]:
         """`[N + 1]` each: the row pointers of :meth:`matrix` and of :meth:`transpose`."""
         return self._receive.rowptr, self._send.rowptr
@@ -285,6 +313,32 @@ class Graph:
         _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
         make = partial(_entries, dtype=dtype, transpose=True)
         return CSR(*self._send[:2], self.cached(("entries back", dtype), make))
+
+    def entries(
+        self, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        r"""The entries of :math:`\hat A`, `[E]`, in the order of :attr:`edge_index`.
+
+        Args:
+            dtype: of the result, which is rounded once, from float64.
+            edge_weight: weights of the edges that came, `[given_edges]`, in the place of the
+                graph's own; a loop that was added has weight 1. Gradients flow through the
+                transition into them.
+        """
+        if edge_weight is None:
+            return self.matrix(dtype).weight
+        _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
+        _check_weight_shape(edge_weight, self.given_edges)
+        if edge_weight.device.type == "cpu" and not torch.compiler.is_compiling():
+            # A GPU would have to be waited for: there they are taken as they are.
+            _check_extremes(_extremes(edge_weight.detach()).tolist(), edge_weight, self.transition)
+        weight = edge_weight.to(self.device, torch.float64)
+        if self.num_edges > self.given_edges or self._order is not None:
+            weight = torch.cat([weight, weight.new_ones(1)]).index_select(0, self.edge_order)
+        order = self.cached("order of the transpose", transpose_order)
+        receive = self._receive._replace(edge_weight=weight)
+        send = self._send._replace(edge_weight=weight.index_select(0, order))
+        return _scaled(receive, *_scales_of(self.transition, send, receive)).to(dtype)
 
     def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         r""":math:`\hat A` as a dense [N, N] matrix, for definitions and tests."""
@@ -340,8 +394,9 @@ class Graph:
         part = object.__new__(Graph)
         with torch.inference_mode(False):
             edges = torch.stack([source[inside], target[inside]])
-            receive, rows = _compressed(edges, weight, nodes.numel())
+            receive, rows, order = _compressed(edges, weight, nodes.numel())
             part._set(receive, rows, self.transition, self.self_loops)
+            part._given, part._order = self._given, self.edge_order[inside][order].to(order.dtype)
         part._make_what_compilers_ask()
         return part
 
@@ -358,6 +413,7 @@ class Graph:
         moved.self_loops = self.self_loops
         moved._receive = _Pattern(*map(move, self._receive))
         moved._send = _Pattern(*map(move, self._send))
+        moved._given, moved._order = self._given, move(self._order)
         # As they are: another device may add up in another order.
         moved.__dict__[_attribute("scales")] = tuple(map(move, self._scales()))
         moved._make_what_compilers_ask()
@@ -473,6 +529,11 @@ def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
 def transposed(rowptr: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
     """Row pointers and columns of a CSR matrix's transpose, and where its entries stand there."""
     return _by_column(csr_rows(rowptr, col.numel()), col, num_columns)
+
+
+def transpose_order(graph: Graph) -> Tensor:
+    """Where the entries of a graph's transpose stand in its matrix, [E]."""
+    return transposed(*graph._receive[:2], graph.num_nodes)[2]
 
 
 def _by_column(rows: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -605,7 +666,8 @@ def check_weights(weight: Tensor | None, transition: str | None) -> None:
 def _check_constant(weight: Tensor | None) -> None:
     if weight is not None and weight.requires_grad:
         raise ValueError(
-            "edge weights are constants of the walk and get no gradient: pass edge_weight.detach()"
+            "edge weights are constants of a Graph: pass edge_weight.detach(), and give weights "
+            "that learn to the layer, or to subtree_attention by entries"
         )
 
 
@@ -657,8 +719,10 @@ def _with_self_loops(
     return torch.cat([edges, nodes.expand(2, -1)], dim=1), weight
 
 
-def _compressed(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[_Pattern, Tensor]:
-    """Edges as a matrix whose rows receive, and the row of each entry.
+def _compressed(
+    edges: Tensor, weight: Tensor | None, num_nodes: int
+) -> tuple[_Pattern, Tensor, Tensor]:
+    """Edges as a matrix whose rows receive, the row of each entry, and which edge it is.
 
     The order is canonical, so equal graphs are equal.
     """
@@ -667,7 +731,7 @@ def _compressed(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[_
     dtype = index_dtype(num_nodes, order.numel())
     col, rows = edges.index_select(1, order).to(dtype)
     weight = None if weight is None else weight.index_select(0, order)
-    return _Pattern(_pointers(rows, num_nodes), col, weight), rows
+    return _Pattern(_pointers(rows, num_nodes), col, weight), rows, order.to(dtype)
 
 
 def _pointers(ascending: Tensor, num_rows: int) -> Tensor:
@@ -685,17 +749,24 @@ def _degree(pattern: _Pattern) -> Tensor:
 
 
 def _inverse(degree: Tensor) -> Tensor:
-    """1 / degree, and 0 where the degree is 0: no edge, no division."""
-    return degree.reciprocal().masked_fill_(degree == 0, 0.0)
+    """1 / degree, and 0 where the degree is 0: no edge, no division, and no gradient."""
+    return degree.where(degree != 0, torch.inf).reciprocal()
 
 
 def _scales(graph: Graph) -> tuple[Tensor | None, Tensor | None]:
-    if graph.transition == "rw":
-        return _inverse(_degree(graph._send)), None
-    if graph.transition == "mean":
-        return None, _inverse(_degree(graph._receive))
-    if graph.transition == "sym":
-        return _inverse(_degree(graph._send)).sqrt(), _inverse(_degree(graph._receive)).sqrt()
+    return _scales_of(graph.transition, graph._send, graph._receive)
+
+
+def _scales_of(
+    transition: str | None, send: _Pattern, receive: _Pattern
+) -> tuple[Tensor | None, Tensor | None]:
+    """See :meth:`Graph._scales`."""
+    if transition == "rw":
+        return _inverse(_degree(send)), None
+    if transition == "mean":
+        return None, _inverse(_degree(receive))
+    if transition == "sym":
+        return _inverse(_degree(send)).sqrt(), _inverse(_degree(receive)).sqrt()
     return None, None
 
 
@@ -704,14 +775,19 @@ def _entries(graph: Graph, dtype: torch.dtype, transpose: bool) -> Tensor:
     pattern, (col_scale, row_scale) = graph._receive, graph._scales()
     if transpose:
         pattern, row_scale, col_scale = graph._send, col_scale, row_scale
+    return _scaled(pattern, col_scale, row_scale).to(dtype)
+
+
+def _scaled(pattern: _Pattern, col_scale: Tensor | None, row_scale: Tensor | None) -> Tensor:
+    """Edge weights times what the transition multiplies them by, [E], in float64."""
     factors = [] if pattern.edge_weight is None else [pattern.edge_weight.double()]
     if row_scale is not None:
         factors.append(row_scale.index_select(0, pattern.rows()))
     if col_scale is not None:
         factors.append(col_scale.index_select(0, pattern.col))
     if not factors:
-        return torch.ones(pattern.col.numel(), dtype=dtype, device=graph.device)
-    return reduce(torch.mul, factors).to(dtype)
+        return torch.ones(pattern.col.numel(), dtype=torch.float64, device=pattern.col.device)
+    return reduce(torch.mul, factors)
 
 
 def _moved(tensor: Tensor | None, device: torch.device, non_blocking: bool) -> Tensor | None:

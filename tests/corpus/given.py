@@ -30,6 +30,7 @@ from subtree_attention.nn import (
     parameter_groups,
 )
 from subtree_attention.nn.aggregation import GPR, AttentionReadout, Concat
+from subtree_attention.nn.edges import MLPEdgeGate
 from subtree_attention.nn.heads import LinearMix, NoGate, PlainGate, SoftmaxGate, SumMix
 from subtree_attention.runs import evaluate, predict
 from subtree_attention.tasks import of as task_of

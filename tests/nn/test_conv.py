@@ -22,6 +22,7 @@ from tests.ops.cases import (
 
 EDGE = EDGES["directed"].index
 NODES = EDGES["directed"].num_nodes
+HEAVY = torch.ones(EDGE.size(1))
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_auto_takes_the_transition_of_the_graph(x):
         ({"transition": "sym"}, {}, None, "transition='sym', but the Graph has transition='rw'"),
         ({"transition": None}, {}, None, "transition=None, but the Graph has transition='rw'"),
         ({"self_loops": True}, {}, None, "self_loops=True, but the Graph without"),
-        ({}, {}, torch.ones(EDGE.size(1)), "a Graph has its weights already"),
+        ({}, {"edge_weight": HEAVY}, HEAVY, "this Graph has its weights already"),
         ({}, {"num_nodes": 20}, None, "x has 11 rows, but the graph has 20 nodes"),
     ],
 )

@@ -140,14 +140,21 @@ def random_inputs(
 
 
 def reference(
-    inputs: Inputs, graph: Graph, hops: int, similarity: definition.Similarity, eps: float
+    inputs: Inputs,
+    graph: Graph,
+    hops: int,
+    similarity: definition.Similarity,
+    eps: float,
+    transition: Tensor | None = None,
 ) -> Tensor:
-    """The paper's equation for what `subtree_attention` would return."""
+    """The paper's equation for what `subtree_attention` would return; the transition is the
+    graph's, or one for each head [H, N, N]."""
     query, key, value = inputs.query, inputs.key, inputs.value
     squeeze = value.dim() == 2
     if squeeze:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
-    transition, beta = graph.dense(value.dtype), inputs.beta
+    transition = graph.dense(value.dtype) if transition is None else transition
+    beta = inputs.beta
     if beta is not None:
         beta = (beta if beta.dim() > 1 else beta[:, None]).expand(-1, value.size(1))
     how = similarity, eps, beta

@@ -3,6 +3,7 @@
 from .aggregation import HopAggregation
 from .conv import STAConv
 from .decoder import LinkNetwork, PairDecoder
+from .edges import EdgeGate
 from .everywhere import GlobalAttention, global_attention
 from .features import SparseFeatures, as_features
 from .heads import HeadGate, HeadMix
@@ -13,6 +14,7 @@ from .pooling import GraphNetwork, pool
 __all__ = [
     "BUILDERS",
     "STAGNN",
+    "EdgeGate",
     "GlobalAttention",
     "GraphNetwork",
     "HeadGate",

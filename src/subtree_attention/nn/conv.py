@@ -14,6 +14,7 @@ from ..graph import TRANSITIONS, Graph, exporting
 from . import one_node
 from .aggregation import HopAggregation
 from .aggregation import build as build_aggregation
+from .edges import EDGE_GATES, EdgeGate
 from .everywhere import GlobalAttention, check_batch
 from .everywhere import global_attention as attend_globally
 from .features import Features, as_features
@@ -63,9 +64,13 @@ class STAConv(nn.Module):
         backend: see :func:`subtree_attention.subtree_attention`, like the last two.
         states: `"full"`, or `"bfloat16"` on a GPU.
         state_bytes: a bound for the memory of states.
+        edge_dim: columns of `edge_attr`: then every edge has a gate for every head, computed once
+            and walked over all hops. None: edges have no features.
+        edge_gate: how: `"linear"`, `"mlp"`, or an :class:`EdgeGate`.
 
     Shapes:
         - x: `[N, in_channels]`, dense, `torch.sparse_csr` or :class:`SparseFeatures`
+        - edge_attr: `[E, edge_dim]`
         - result: `[N, out_channels]`
 
     As the `conv` of PyG's `GPSConv` it gets no `batch`: STA itself stays within connected
@@ -94,6 +99,8 @@ class STAConv(nn.Module):
         backend: str = "auto",
         states: str = "full",
         state_bytes: int | None = None,
+        edge_dim: int | None = None,
+        edge_gate: str | EdgeGate = "linear",
     ) -> None:
         super().__init__()
         self.out_channels = _check.integer("out_channels", out_channels, 1)
@@ -125,6 +132,15 @@ class STAConv(nn.Module):
         how = {"dropout": dropout, "bias": bias}
         self.head_mix = HeadMix.pick("head_mix", head_mix, HEAD_MIXES, *sizes, **how)
         self.beside = GlobalAttention(heads, channels, out_channels) if global_attention else None
+        self.edge_dim = edge_dim
+        self.edge_gate: EdgeGate | None = None
+        if edge_dim is not None:
+            _check.integer("edge_dim", edge_dim, 1)
+            self.edge_gate = EdgeGate.pick("edge_gate", edge_gate, EDGE_GATES, edge_dim, heads)
+        elif isinstance(edge_gate, nn.Module):
+            raise ValueError("an edge_gate is for edge features: say how many they are by edge_dim")
+        else:
+            _check.known("edge_gate", edge_gate, EDGE_GATES)
         self._graph: Graph | None = None
 
     def reset_parameters(self) -> None:
@@ -147,28 +163,33 @@ class STAConv(nn.Module):
         batch: Tensor | None = None,
         return_attention_weights: bool | None = None,
         batch_size: int | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Any:
         """Run the layer.
 
         Args:
             x: `[N, in_channels]`
             edge_index: any adjacency that :class:`Graph` takes, or a Graph, which saves time.
-            edge_weight: `[E]`, with an edge_index only.
+            edge_weight: `[E]`, of the edges in the order in which they come (or came to the
+                Graph, if that has no weights of its own); they get gradients if they ask for them.
             batch: `[N]`, the graph of each node, for global attention; without it all nodes
                 attend to each other. STA itself never leaves a connected component.
             return_attention_weights: also return `(edge_index, weights [E, H])`, the attention of
                 every target on its sources at the first hop. :meth:`attention` has every hop.
             batch_size: number of graphs in `batch`; saves looking for its maximum.
+            edge_attr: `[E, edge_dim]`, in the order of `edge_weight`; with `edge_dim` only.
         """
         x = as_features(x)
         graph = self.as_graph(edge_index, edge_weight, x)
+        entries = self.entries(graph, edge_weight, edge_attr, x.dtype)
         if batch is not None:
             batch = check_batch(batch, graph.num_nodes)
         if batch_size is not None:
             _check.integer("batch_size", batch_size, 0)
         if return_attention_weights is not None:
             _check.flag("return_attention_weights", return_attention_weights)
-        if type(self) is STAConv and self.beside is None and not return_attention_weights:
+        plain = entries is None and self.beside is None and not return_attention_weights
+        if type(self) is STAConv and plain:
             whole = one_node.run(self, x, graph) if isinstance(x, Tensor) else None
             if whole is not None:
                 return whole
@@ -179,14 +200,16 @@ class STAConv(nn.Module):
                 attend_globally(query, key, value, batch, self.feature_map, self.eps, batch_size)
             )
         # The operator gives float32 at least.
-        out = self.head_mix(self.attend(query, key, value, graph)).to(value.dtype)
+        # An `attend` of somebody's own need not know of entries.
+        along = {} if entries is None else {"entries": entries}
+        out = self.head_mix(self.attend(query, key, value, graph, **along)).to(value.dtype)
         out = out if beside is None else out + beside.to(out.dtype)
         if not return_attention_weights:
             return out
         if self.hops == 0:
             raise ValueError("this layer has no first hop, so no attention weights along edges")
         source, target = graph.edge_index
-        mass = graph.matrix(torch.float64).weight
+        mass = graph.entries(torch.float64) if entries is None else entries
         shares = ops.roots.attention_of_pairs(
             query, key, target, source, mass, self.feature_map, self.eps
         )
@@ -194,15 +217,22 @@ class STAConv(nn.Module):
 
     @torch.no_grad()
     def attention(
-        self, x: Features, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
+        self,
+        x: Features,
+        edge_index: Any,
+        root: int,
+        hop: int,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H], in O(hop E)."""
         if _check.integer("hop", hop, 0, _check.MOST_HOPS) > self.hops:
             raise ValueError(f"this layer has no hop {hop} to explain: hops read: {self.hops}")
         x = as_features(x)
         graph = self.as_graph(edge_index, edge_weight, x)
+        entries = self.entries(graph, edge_weight, edge_attr, x.dtype)
         query, key, _ = self.project(x)
-        return ops.attention(query, key, graph, root, hop, self.feature_map, self.eps)
+        return ops.attention(query, key, graph, root, hop, self.feature_map, self.eps, entries)
 
     def hop_weights(self) -> Tensor | None:
         """How much each hop of each head counts, [K + 1, H]; None if AGGR is no weighted sum."""
@@ -222,8 +252,8 @@ class STAConv(nn.Module):
         """The Graph to walk on: the one given, the cached one, or that of these tensors."""
         if isinstance(adjacency, Graph):
             graph = adjacency
-            if edge_weight is not None:
-                raise ValueError("a Graph has its weights already: leave edge_weight out")
+            if edge_weight is not None and graph.is_weighted:
+                raise ValueError("this Graph has its weights already: leave edge_weight out")
             if self.transition not in ("auto", graph.transition):
                 raise ValueError(
                     f"this layer was made with transition={self.transition!r}, but the Graph has "
@@ -238,7 +268,8 @@ class STAConv(nn.Module):
             graph = self._graph = self._graph.to(x.device)
         else:
             transition = "rw" if self.transition == "auto" else self.transition
-            how = adjacency, x.size(0), edge_weight, transition, self.self_loops
+            constant = None if _learns(edge_weight) else edge_weight
+            how = adjacency, x.size(0), constant, transition, self.self_loops
             if exporting():  # the edges come later
                 return ops.exported.TracedGraph(*how)
             graph = Graph.of(*how)
@@ -248,14 +279,52 @@ class STAConv(nn.Module):
             raise ValueError(f"x has {x.size(0)} rows, but the graph has {graph.num_nodes} nodes")
         return graph
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, graph: Graph) -> Tensor:
+    def entries(
+        self,
+        graph: Graph,
+        edge_weight: Tensor | None,
+        edge_attr: Tensor | None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor | None:
+        """What edges let through to each head, [E, H] or [E, 1]; None if that is the Graph's own.
+
+        Args:
+            graph: of :meth:`as_graph`.
+            edge_weight: as in :meth:`forward`.
+            edge_attr: as in :meth:`forward`.
+            dtype: of the layer; the entries have float32 at least.
+        """
+        if (edge_attr is None) != (self.edge_gate is None):
+            raise ValueError(
+                "this layer takes no edge_attr: make it with edge_dim"
+                if self.edge_gate is None
+                else f"this layer was made with edge_dim={self.edge_dim}: it needs edge_attr"
+            )
+        if graph.is_weighted and not _learns(edge_weight):
+            edge_weight = None  # they are in the Graph
+        if edge_weight is None and self.edge_gate is None:
+            return None
+        dtype = torch.promote_types(dtype, torch.float32)
+        entries = graph.entries(dtype, edge_weight)[:, None]
+        if self.edge_gate is None or edge_attr is None:
+            return entries
+        return entries * self.edge_gate(edge_attr, graph).to(dtype)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        graph: Graph,
+        entries: Tensor | None = None,
+    ) -> Tensor:
         """STA aggregated over hops, [N, H, width]."""
         ops.check_on_graph("query", query, graph)
         gate = self.gate.as_softmax() if self.weighs_as_usual() else None
         weights = self.hop_weights() if gate is None else self.aggregation.hop_weights()
         gate = None if weights is None else gate
         how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate
-        out = ops.attend(query, key, value, graph, self.hops, weights, *how)
+        out = ops.attend(query, key, value, graph, self.hops, weights, *how, entries)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def __prepare_scriptable__(self) -> STAConv:
@@ -263,12 +332,17 @@ class STAConv(nn.Module):
         raise TypeError("torch.jit.script cannot read this layer: use torch.export.export")
 
     def __repr__(self) -> str:
+        edges = "" if self.edge_gate is None else f", edge_gate={type(self.edge_gate).__name__}"
         return (
             f"{type(self).__name__}({self.lin_query.in_channels}, {self.out_channels}, "
             f"hops={self.hops}, heads={self.heads}, "
             f"aggregation={type(self.aggregation).__name__}, gate={type(self.gate).__name__}, "
-            f"head_mix={type(self.head_mix).__name__})"
+            f"head_mix={type(self.head_mix).__name__}{edges})"
         )
+
+
+def _learns(edge_weight: Any) -> bool:
+    return isinstance(edge_weight, Tensor) and edge_weight.requires_grad
 
 
 def _per_head(name: str, channels: int | None, out_channels: int, heads: int) -> int:

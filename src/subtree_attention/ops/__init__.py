@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _check, feature_maps
 from ..feature_maps import FeatureMap
 from ..graph import Graph
-from . import backends, exported, library, recurrence, roots, softmax, walk
+from . import backends, edges, exported, library, recurrence, roots, softmax, walk
 from .gates import gated
 from .inputs import (
     FULL,
@@ -46,6 +46,7 @@ __all__ = [
     "check_hop_shapes",
     "check_on_graph",
     "check_state_bytes",
+    "edges",
     "exported",
     "full_precision",
     "gated",
@@ -73,6 +74,7 @@ def subtree_attention(
     states: str = "full",
     state_bytes: int | None = None,
     beta: Tensor | None = None,
+    entries: Tensor | None = None,
 ) -> Tensor:
     r"""Subtree attention: every node attends to each level of the subtree rooted at it.
 
@@ -115,6 +117,9 @@ def subtree_attention(
         beta: `[K]` or `[K, H]`, powers of the denominators at hops 1 .. K; None: 1. A negative
             denominator, which only a transition with negative entries gives, keeps its sign, but
             for a power of 0.
+        entries: `[E]` or `[E, H]`, what the transition matrix (of each head) has in the place of
+            its own entries, in the order of `graph.edge_index`; they get gradients. For example
+            `graph.entries()[:, None] * gates`, or `graph.entries(edge_weight=weights)`.
 
     Returns:
         `[K + 1, N, H, c]`, or `[N, H, c]` with `hop_weights`; without H if the inputs have none.
@@ -126,8 +131,10 @@ def subtree_attention(
     query, key, value, squeeze = check_heads(query, key, value, graph)
     hop_weights = check_hop_weights(hop_weights, hops, value.size(1))
     beta = check_beta(beta, hops, value.size(1))
+    if entries is not None:
+        entries = edges.check_entries(entries, graph, value.size(1))
     how = feature_map, eps, backend, states, state_bytes
-    out = attend(query, key, value, graph, hops, hop_weights, *how, beta=beta)
+    out = attend(query, key, value, graph, hops, hop_weights, *how, beta=beta, entries=entries)
     return out.squeeze(-2) if squeeze else out
 
 
@@ -145,6 +152,7 @@ def attend(
     state_bytes: int | None,
     gate: Tensor | None = None,
     beta: Tensor | None = None,
+    entries: Tensor | None = None,
 ) -> Tensor:
     """:func:`subtree_attention` of what is known to fit: a layer checks its settings once.
 
@@ -155,6 +163,7 @@ def attend(
         hop_weights: `[K + 1, H]` or None; with a gate also `[K + 1]` or `[K + 1, 1]`.
         gate: `[K, H]` logits: see :func:`gated`.
         beta: `[K, H]` or None.
+        entries: `[E, H]`, or `[E, 1]` for all heads.
         graph, hops, feature_map, eps, backend, states, state_bytes: as there.
     """
     with full_precision(value):
@@ -163,12 +172,15 @@ def attend(
         beta = None if beta is None else beta.to(value.dtype)
         walk.check_states(states, value.device, value.dtype)
         exact = feature_maps.is_softmax(feature_map)
-        if exact or exported.asked_for():  # without a kernel
+        if entries is not None or exact or exported.asked_for():  # no kernel does all of it
             if hop_weights is not None and gate is not None:
                 hop_weights = gated(hop_weights, gate)
             query, key = map_features(feature_map, query, key)
-            evaluate = softmax.softmax_attention if exact else exported.walk
-            return evaluate(query, key, value, hop_weights, graph, hops, eps, beta)
+            how = query, key, value, hop_weights, graph, hops, eps, beta
+            if entries is not None:
+                edges.check_way(feature_map, states)
+                return edges.attend(*how, entries.to(value.dtype), backend, state_bytes)
+            return softmax.softmax_attention(*how) if exact else exported.walk(*how)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""
         if feature_maps.is_elu(feature_map) and "elu" in backends.BACKENDS[chosen].maps:
             phi = "elu"
@@ -188,6 +200,7 @@ def attention(
     feature_map: str | FeatureMap = "elu",
     eps: float = 1e-6,
     beta: float | Tensor | None = None,
+    entries: Tensor | None = None,
 ) -> Tensor:
     r"""The exact attention of one root over the `hop`-th level of its subtree.
 
@@ -203,6 +216,7 @@ def attention(
         feature_map: as in :func:`subtree_attention`.
         eps: as in :func:`subtree_attention`.
         beta: the power of this hop's denominator, a number or one for each head `[H]`; None: 1.
+        entries: as in :func:`subtree_attention`.
 
     Returns:
         `[N, H]` weights, `[N]` for one head; without beta they sum to 1 (less what eps takes) if a
@@ -218,8 +232,12 @@ def attention(
         raise ValueError(f"root {root} is not a node: the graph has {graph.num_nodes} nodes")
     query, key, _, _ = one_dtype(query, key, key, None)
     power = None if beta is None else check_power(beta, key)
-    reached = arrivals(graph, root, hop, key.dtype)
-    level = reached.nonzero().flatten()
+    if entries is None:
+        reached = arrivals(graph, root, hop, key.dtype)
+    else:
+        entries = edges.check_entries(entries, graph, key.size(1)).to(key.dtype)
+        reached = edges.arrivals(graph, root, hop, entries)
+    level = reached.reshape(len(reached), -1).any(1).nonzero().flatten()
     pairs = torch.zeros_like(level), level, reached[level]
     weights = roots.attention_of_pairs(query[[root]], key, *pairs, feature_map, eps, power)
     if hop == 0:

@@ -37,9 +37,9 @@ def attention_matrix(
 ) -> Tensor:
     """The attention of every node on every node under a mask: [N, N], [H, N, N] -> [H, N, N].
 
-    The mask is a power of the transition matrix (STA), or all ones (SA). Where nothing is
-    masked in, the attention is 0. `beta` [H] is the power of the sums; a negative sum keeps its
-    sign, but for a power of 0.
+    The mask is a power of the transition matrix (STA), or all ones (SA), or one for each head,
+    [H, N, N]. Where nothing is masked in, the attention is 0. `beta` [H] is the power of the sums;
+    a negative sum keeps its sign, but for a power of 0.
     """
     weights = mask * similarity
     total = weights.sum(-1, keepdim=True) + eps
@@ -62,10 +62,11 @@ def subtree_attention(
 ) -> Tensor:
     """STA_0 .. STA_K: [N, H, d], [N, H, d], [N, H, c], [N, N] -> [K + 1, N, H, c].
 
-    `beta` [K, H] are the powers of the denominators at hops 1 .. K; None: 1.
+    A transition [H, N, N] is one of its own for each head. `beta` [K, H] are the powers of the
+    denominators at hops 1 .. K; None: 1.
     """
     sim = similarity(query, key)
-    levels, power = [value], torch.eye(len(transition)).to(transition)
+    levels, power = [value], torch.eye(transition.size(-1)).to(transition)
     for hop in range(hops):
         power = transition @ power
         attention = attention_matrix(power, sim, eps, None if beta is None else beta[hop])

@@ -32,7 +32,8 @@ def asked_for() -> bool:
 
 
 class Edges(NamedTuple):
-    """A transition matrix by its entries: `source` [E], `target` [E], `weight` [E]."""
+    """A transition matrix by its entries: `source` [E], `target` [E], and `weight` [E], or
+    [E, H, 1, 1] where heads have their own."""
 
     source: Tensor
     target: Tensor
@@ -70,6 +71,7 @@ class TracedGraph(Graph):
         (source, target), weight, _ = from_edge_index(edge_index, edge_weight)
         weight = torch.ones_like(source) if weight is None else weight.detach()
         self.num_nodes, self.transition, self.self_loops = num_nodes, transition, self_loops
+        self._given = source.numel()
         self._edges = Edges(source, target, weight.double())
         if self_loops:
             self._edges = self._with_loops(*self._edges)
@@ -86,6 +88,22 @@ class TracedGraph(Graph):
     def edge_index(self) -> Tensor:
         """`[2, E]`, as it came."""
         return torch.stack(self._edges[:2])
+
+    @property
+    def edge_order(self) -> Tensor:
+        """`[E]`, see :attr:`Graph.edge_order`: loops come last."""
+        return torch.arange(self.num_edges, device=self.device).clamp_(max=self._given)
+
+    @property
+    def is_weighted(self) -> bool:
+        """It has what weights there are."""
+        return True
+
+    def entries(
+        self, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """`[E]`, see :meth:`Graph.entries`; weights are those that it was made of."""
+        return self.edges(dtype).weight
 
     def matrix(self, dtype: torch.dtype = torch.float32) -> CSR:
         raise TypeError(
@@ -128,9 +146,15 @@ def walk(
     hops: int,
     eps: float,
     beta: Tensor | None = None,
+    entries: Tensor | None = None,
 ) -> Tensor:
-    """All levels [K + 1, N, H, c], or their weighted sum [N, H, c]; shapes as in `Operands`."""
+    """All levels [K + 1, N, H, c], or their weighted sum [N, H, c]; shapes as in `Operands`.
+
+    `entries` [E, H], or [E, 1] for all heads, take the place of the transition's.
+    """
     edges = _edges(graph, value.dtype)
+    if entries is not None:
+        edges = edges._replace(weight=entries[:, :, None, None])
     state, levels = recurrence.first_state(key, value), [value]
     for hop in range(hops):
         state, power = _step(edges, state), None if beta is None else beta[hop]
@@ -141,7 +165,8 @@ def walk(
 
 def _step(edges: Edges, state: Tensor) -> Tensor:
     """One step of the walk, A S: [N, H, d, c + 1]."""
-    sent = state.index_select(0, edges.source) * edges.weight[:, None, None, None]
+    weight = edges.weight if edges.weight.dim() > 1 else edges.weight[:, None, None, None]
+    sent = state.index_select(0, edges.source) * weight
     return torch.zeros_like(state).index_add(0, edges.target, sent)
 
 

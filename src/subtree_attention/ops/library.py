@@ -274,11 +274,12 @@ def _differentiate(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
 forward.register_autograd(_differentiate, setup_context=_save_for_backward)
 
 
-def _refuse_double_backward(ctx: Any, *grads: Any) -> None:
+def refuse_double_backward(ctx: Any, *grads: Any) -> None:
+    """What stands for the gradient of a gradient."""
     raise RuntimeError(
         "subtree_attention has no double backward (gradients of gradients): use "
         "subtree_attention.ops.definition, which is plain torch, for small graphs"
     )
 
 
-backward.register_autograd(_refuse_double_backward)
+backward.register_autograd(refuse_double_backward)

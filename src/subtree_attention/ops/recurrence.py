@@ -92,8 +92,8 @@ def raised(denominator: Tensor, beta: Tensor) -> Tensor:
 
 
 def _raised_of(denominator: Tensor, beta: Tensor | None) -> Tensor:
-    """Of a hop: [N, H, 1], [H] -> [N, H, 1]."""
-    return denominator if beta is None else raised(denominator, beta[:, None])
+    """Of a hop: [N, H, 1], [H] -> [N, H, 1]; of several: [K, N, H, 1], [K, 1, H]."""
+    return denominator if beta is None else raised(denominator, beta.unsqueeze(-1))
 
 
 def outer(left: Tensor, right: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def shares(
     With `beta` it is over the sum^beta: weights, which are no shares of 1 any more.
 
     Args:
-        mass: `[n]`, what arrives at the root from each node.
+        mass: `[n]` or `[n, H]`, what arrives at the root from each node.
         scores: `[n, H]`: phi(q).phi(k), or q.k / sqrt(d) with `softmax`.
         eps: added to the sum, as in :func:`subtree_attention`.
         softmax: whether the similarity is exp(score), without overflow, instead of the score.
@@ -61,7 +61,7 @@ def weigh(
     With `softmax` both are over exp(the root's largest score), and with `beta` [H] the sums are
     raised to it.
     """
-    mass = mass[:, None]
+    mass = mass[:, None] if mass.dim() == 1 else mass
     if not softmax:
         weights = mass * scores
         total = _summed(weights, root, num_roots) + eps
@@ -113,7 +113,7 @@ def attention_of_pairs(
         key: `[N, H, d]` of the nodes.
         root: `[n]`, the root of each pair.
         node: `[n]`, the node of each pair.
-        mass: `[n]`, what arrives at the root from the node.
+        mass: `[n]` or `[n, H]`, what arrives at the root from the node.
         feature_map: as in :func:`subtree_attention`, `"softmax"` included.
         eps: as in :func:`subtree_attention`.
         beta: `[H]`, that of the hop; None: 1.
