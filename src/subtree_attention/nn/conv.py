@@ -231,8 +231,8 @@ class STAConv(nn.Module):
         x = as_features(x)
         graph = self.as_graph(edge_index, edge_weight, x)
         entries = self.entries(graph, edge_weight, edge_attr, x.dtype)
-        query, key, _ = self.project(x)
-        return ops.attention(query, key, graph, root, hop, self.feature_map, self.eps, entries)
+        (query, key, _), how = self.project(x), (self.feature_map, self.eps)
+        return ops.attention(query, key, graph, root, hop, *how, entries=entries)
 
     def hop_weights(self) -> Tensor | None:
         """How much each hop of each head counts, [K + 1, H]; None if AGGR is no weighted sum."""
@@ -324,7 +324,7 @@ class STAConv(nn.Module):
         weights = self.hop_weights() if gate is None else self.aggregation.hop_weights()
         gate = None if weights is None else gate
         how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate
-        out = ops.attend(query, key, value, graph, self.hops, weights, *how, entries)
+        out = ops.attend(query, key, value, graph, self.hops, weights, *how, entries=entries)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def __prepare_scriptable__(self) -> STAConv:
