@@ -13,14 +13,15 @@ from torch import Tensor
 
 from .. import _check
 from .dataset import Dataset
-from .features import from_scipy, is_csr, to_scipy
+from .features import append_columns, from_scipy, is_csr, to_scipy
 from .splits import own_codes
-from .tables.edges import Edges, different_columns, find_ends, read_edges, simple
+from .tables.edges import Edges, Ends, different_columns, find_ends, read_edges, simple
+from .tables.graphs import Graphs, edge_ends, find_id, node_ids, refuse_crossing, sort_nodes
 from .tables.infer import fit_columns
 from .tables.labels import find_classes, rare, read_labels, read_split
 from .tables.lazy import pl
 from .tables.read import Table, TableError, counted, read_table
-from .tables.schema import TableNotes, TableSchema, encode
+from .tables.schema import ColumnLine, TableNotes, TableSchema, encode
 
 
 def from_tables(
@@ -36,8 +37,10 @@ def from_tables(
     directed: bool = False,
     split_column: str | None = None,
     unknown_ends: str = "error",
+    graph_column: str | None = None,
+    graphs: Any = None,
 ) -> Dataset:
-    """A graph from a table of nodes and a table of edges.
+    """A graph from a table of nodes and a table of edges; or many graphs, with a table of them.
 
     >>> nodes = {"id": ["a", "b", "c"], "age": [30, 40, None], "label": ["x", "y", "x"]}
     >>> data = from_tables(nodes, {"source": ["a", "b"], "target": ["b", "c"]}, target="label")
@@ -58,6 +61,10 @@ def from_tables(
             duplicate of it.
         split_column: column that holds train, val, test or nothing.
         unknown_ends: 'error', or 'drop' for edges that end at no node of the table.
+        graph_column: column of the nodes that names the graph of each: the target is then that of
+            each graph. Where ids of nodes repeat in different graphs, the edges have it too.
+        graphs: table of the graphs, with their target, split and columns of their own, which are
+            features of all nodes of a graph.
 
     Returns:
         A graph whose `schema` says how columns became features, and whose `notes` say what was
@@ -65,30 +72,51 @@ def from_tables(
     """
     directed = _check.flag("directed", directed)
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
+    if graphs is not None and graph_column is None:
+        graph_column = "graph"
     if id is None:
-        id = "id" if "id" in people.frame.columns else people.frame.columns[0]
-    taken = different_columns(id=id, target=target, split_column=split_column)
+        others = [name for name in people.frame.columns if name != graph_column]
+        id = next((name for name in ("id", *others) if name in people.frame.columns), "id")
+    ends = find_ends(_without(links, graph_column), source, dest, weight)
+    many = None
+    if graph_column is not None:
+        if target is not None and graphs is None:
+            raise TableError(
+                f"the target '{target}' is that of each graph: name the table of graphs (--graphs)"
+            )
+        table = None if graphs is None else read_table(graphs, "graphs")
+        people, links, many = _side_by_side(people, links, table, id, graph_column, ends)
+    told = people if many is None or many.table is None else many.table  # who has the target
+    of_units = {"target": target, "split_column": split_column}
+    of_nodes = {"id": id, "graph_column": graph_column, **(of_units if told is people else {})}
+    taken = different_columns(**of_nodes)
     ids = read_ids(people, id)
-    ends = find_ends(links, source, dest, weight)
-    classes = [] if target is None else find_classes(people, target)
+    classes = [] if target is None else find_classes(told, target)
     columns, left_out = fit_columns(people, features, taken)
-    schema = TableSchema(id, target, ends, directed, tuple(columns), left_out)
+    schema = TableSchema(id, target, ends, directed, tuple(columns), left_out, graph_column)
+    if many is not None and many.table is not None:
+        schema = replace(schema, graphs=_graph_schema(many, **of_units))
     found = read_edges(links, ends, ids, directed, unknown_ends)
-    data = _assemble(schema, classes, people, ids, found)
+    data = _assemble(schema, classes, people, ids, found, many)
     assert data.notes is not None
     if target is not None:
-        data.notes.words += rare(data.y.numpy(), classes)
+        data.notes.words += rare(data.y.numpy(), classes, told.unit)
     if split_column is None:
         return data
-    masks, words = read_split(people, split_column, data.y.numpy())
+    masks, words = read_split(told, split_column, data.y.numpy())
     data.notes.words += words
     return replace(data, splits={"own": own_codes(*map(torch.from_numpy, masks.values()))})
 
 
-def apply_schema(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
-    """Other tables with the same columns as a graph, by what was learnt from its own tables."""
-    schema, people, ids, found = _other_tables(dataset, nodes, edges, unknown_ends)
-    return _assemble(schema, dataset.classes, people, ids, found)
+def apply_schema(
+    dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error", graphs: Any = None
+) -> Dataset:
+    """Other tables with the same columns as a graph, by what was learnt from its own tables.
+
+    Of many graphs, `graphs` is the table of the new ones; it may lack if it has no features.
+    """
+    schema, people, ids, found, many = _other_tables(dataset, nodes, edges, unknown_ends, graphs)
+    return _assemble(schema, dataset.classes, people, ids, found, many)
 
 
 def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
@@ -96,9 +124,10 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
 
     The new nodes are the last ones; there is no split.
     """
-    _check.kind("dataset", dataset, Dataset, "a Dataset")
+    if _check.kind("dataset", dataset, Dataset, "a Dataset").batch is not None:
+        raise TableError("new nodes do not join a collection of graphs: leave out --join")
     old = pl.Series(dataset.node_ids, dtype=pl.String)
-    schema, people, ids, found = _other_tables(dataset, nodes, edges, unknown_ends, old)
+    schema, people, ids, found, _ = _other_tables(dataset, nodes, edges, unknown_ends, old=old)
     x, y, notes = _nodes(schema, dataset.classes, people, found)
     index = np.concatenate([dataset.edge_index.numpy(), found.index], axis=1)
     weight = None
@@ -147,7 +176,7 @@ def _attributes(items: list[Any], start: dict[str, list[Any]]) -> dict[str, list
     return start | {str(name): [item[-1].get(name) for item in items] for name in names}
 
 
-def read_ids(table: Table, column: str) -> pl.Series:
+def read_ids(table: Table, column: str, option: str = "; another column: --id") -> pl.Series:
     """The ids as text [N], each there once."""
     ids = table.texts(column, "--id")
     if (row := table.first(ids.is_null())) is not None:
@@ -158,15 +187,50 @@ def read_ids(table: Table, column: str) -> pl.Series:
         first, second = (ids == value).arg_true()[:2]
         raise TableError(
             f"{table.place(second)}: the id '{value}' is that of {table.place(first)} too; ids "
-            f"must be different ({int(twice.sum()):,} rows share theirs; another column: --id)"
+            f"must be different ({int(twice.sum()):,} rows share theirs{option})"
         )
     return ids
 
 
+def _without(table: Table, column: str | None) -> Table:
+    """The table without a column, if it has it."""
+    if column is None or column not in table.frame.columns:
+        return table
+    return replace(table, frame=table.frame.drop(column))
+
+
+def _side_by_side(
+    people: Table, links: Table, table: Table | None, id: str, column: str, ends: Ends
+) -> tuple[Table, Table, Graphs]:
+    """Nodes, those of a graph together, and edges, both by ids that differ; and the graphs."""
+    people.column(column, "--graph-column")
+    key = None if table is None else find_id(table, column)
+    names = None if table is None or key is None else read_ids(table, key, "")
+    people, many = sort_nodes(people, column, table, key, names)
+    people = node_ids(people, id, column, named=column in links.frame.columns)
+    return people, edge_ends(links, ends, column), many
+
+
+def _graph_schema(many: Graphs, target: str | None, split_column: str | None) -> TableSchema:
+    """How the columns of a table of graphs become features."""
+    assert many.table is not None
+    assert many.id is not None
+    taken = different_columns(id=many.id, target=target, split_column=split_column)
+    for name in taken - {many.id}:
+        many.table.column(name, "--target" if name == target else "--split-column")
+    columns, left_out = fit_columns(many.table, None, taken)
+    return TableSchema(many.id, target, None, True, tuple(columns), left_out)
+
+
 def _other_tables(
-    dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str, old: pl.Series | None = None
-) -> tuple[TableSchema, Table, pl.Series, Edges]:
-    """The schema, the nodes, all ids (`old` ones first) and the edges between them.
+    dataset: Dataset,
+    nodes: Any,
+    edges: Any,
+    unknown_ends: str,
+    graphs: Any = None,
+    old: pl.Series | None = None,
+) -> tuple[TableSchema, Table, pl.Series, Edges, Graphs | None]:
+    """The schema, the nodes, all ids (`old` ones first), the edges between them, and the graphs.
 
     All columns must be there that the schema needs.
     """
@@ -179,6 +243,20 @@ def _other_tables(
         people.column(column.name, "a feature of the model")
     for name in filter(None, schema.ends):
         links.column(name, "as in the tables of the run")
+    many = None
+    if schema.graph is not None:
+        table = None if graphs is None else read_table(graphs, "graphs")
+        for column in schema.graphs.columns if schema.graphs else ():
+            if table is None:
+                raise TableError(
+                    f"the model knows graphs by '{column.name}': name the table of the new ones "
+                    "(--graphs)"
+                )
+            table.column(column.name, "a feature of the model")
+        parts = people, links, table, schema.id, schema.graph, schema.ends
+        people, links, many = _side_by_side(*parts)
+    elif graphs is not None:
+        raise TableError("the model was trained on one graph: --graphs is for many")
     ids = read_ids(people, schema.id)
     if old is not None:
         again = ids.is_in(old.implode())
@@ -188,13 +266,21 @@ def _other_tables(
                 f"({int(again.sum()):,} such nodes)"
             )
         ids = pl.concat([old, ids])
-    return schema, people, ids, read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
+    found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
+    return schema, people, ids, found, many
 
 
 def _assemble(
-    schema: TableSchema, classes: Sequence[str], people: Table, ids: pl.Series, edges: Edges
+    schema: TableSchema,
+    classes: Sequence[str],
+    people: Table,
+    ids: pl.Series,
+    edges: Edges,
+    many: Graphs | None = None,
 ) -> Dataset:
-    x, y, notes = _nodes(schema, classes, people, edges)
+    if many is not None:
+        refuse_crossing(edges.index, many, ids)
+    x, y, notes = _nodes(schema, classes, people, edges, many)
     return Dataset(
         x=x,
         y=y,
@@ -204,6 +290,8 @@ def _assemble(
         schema=schema,
         notes=notes,
         source=people.name,
+        batch=None if many is None else torch.from_numpy(many.batch),
+        graph_ids=None if many is None else many.ids.to_list(),
     )
 
 
@@ -214,19 +302,44 @@ def _edges(index: np.ndarray, weight: np.ndarray | None) -> dict[str, Any]:
 
 
 def _nodes(
-    schema: TableSchema, classes: Sequence[str], people: Table, edges: Edges
+    schema: TableSchema,
+    classes: Sequence[str],
+    people: Table,
+    edges: Edges,
+    many: Graphs | None = None,
 ) -> tuple[Tensor, Tensor, TableNotes]:
-    """The features x [N, F] and labels y [N] of a table of nodes, and notes on both tables."""
+    """The features x [N, F] and labels y [N] or [G] of tables, and notes on them."""
     assert schema.ends is not None  # there are tables
     x, lines = encode(schema, people)
-    if schema.target is not None and schema.target in people.frame.columns:
-        labels, words = read_labels(people, schema.target, list(classes))
+    told: Table | None = people
+    if many is not None:
+        told = many.table
+        x, lines = _beside(x, lines, schema, many)
+    units, words = len(people) if many is None else len(many.ids), list[str]()
+    if told is not people:
+        words.append(f"{people.name}: {counted(len(people), 'node')} of {counted(units, 'graph')}")
+    if told is not None and schema.target is not None and schema.target in told.frame.columns:
+        labels, more = read_labels(told, schema.target, list(classes))
     else:
-        labels, words = np.full(len(people), -1), [f"{people.name}: {counted(len(people), 'node')}"]
+        labels, more = np.full(units, -1), [f"{people.name}: {counted(len(people), 'node')}"]
+        more = more if told is people else []
+    words += more
     # Which columns hold the graph, since they may have been guessed.
     ends = f"an edge goes from '{schema.ends.source}' to '{schema.ends.dest}'"
     words = [f"a node is named by '{schema.id}', {ends}", *words, *edges.notes]
     return x, torch.from_numpy(labels), TableNotes(lines, words)
+
+
+def _beside(
+    x: Tensor, lines: list[ColumnLine], schema: TableSchema, many: Graphs
+) -> tuple[Tensor, list[ColumnLine]]:
+    """The features of nodes with those of their graphs beside them, and a line for each column."""
+    if schema.graphs is None or many.table is None:
+        return x, lines
+    own, more = encode(schema.graphs, many.table)
+    if not own.size(1):
+        return x, lines + more
+    return append_columns(x, own.to_dense()[torch.from_numpy(many.batch)]), lines + more
 
 
 def _stack(first: Tensor, second: Tensor) -> Tensor:

@@ -33,9 +33,10 @@ def find_classes(table: Table, target: str) -> list[str]:
         )
     known = len(texts) - texts.null_count()
     if len(classes) == known or (len(classes) > FEW_CLASSES and 2 * len(classes) > known):
+        units = f"{table.unit}s"
         raise TableError(
-            f"{table.name}: {len(classes):,} different labels for {known:,} nodes in column "
-            f"'{target}' (--target): classes are learnt from several nodes each, and numbers are "
+            f"{table.name}: {len(classes):,} different labels for {known:,} {units} in column "
+            f"'{target}' (--target): classes are learnt from several {units} each, and numbers are "
             "not predicted; is it a number or an id?"
         )
     return classes
@@ -50,7 +51,7 @@ def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarr
     sizes = ", ".join(f"{name} {count:,}" for name, count in zip(classes, counts, strict=True))
     named = f" ({sizes})" if len(classes) <= CLASSES_NAMED else ""
     notes = [
-        f"{table.name}: {counted(len(table), 'node')}, {int(counts.sum()):,} with a label, "
+        f"{table.name}: {counted(len(table), table.unit)}, {int(counts.sum()):,} with a label, "
         f"{len(classes):,} classes{named}; {texts.null_count():,} to be predicted"
     ]
     words = written.filter(texts.is_null() & written.is_not_null())
@@ -59,18 +60,18 @@ def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarr
         notes.append(f"{counted(len(words), 'label')} {some}: taken as not known")
     unseen = int((labels < 0).sum()) - texts.null_count()
     if unseen:
-        notes.append(f"{counted(unseen, 'node')} with a label that the model does not know")
+        notes.append(f"{counted(unseen, table.unit)} with a label that the model does not know")
     return labels, notes
 
 
-def rare(labels: np.ndarray, classes: list[str]) -> list[str]:
-    """A line about the classes that have one node only, if there are any."""
+def rare(labels: np.ndarray, classes: list[str], unit: str) -> list[str]:
+    """A line about the classes that have one node, or other unit, only, if there are any."""
     counts = np.bincount(labels[labels >= 0], minlength=len(classes))
     once = [f"'{classes[number]}'" for number in np.flatnonzero(counts == 1)]
     if not once:
         return []
     some = ", ".join(once[:3]) + (", ..." if len(once) > 3 else "")
-    many = "classes with one node each" if len(once) > 1 else "class with one node"
+    many = f"classes with one {unit} each" if len(once) > 1 else f"class with one {unit}"
     return [f"{len(once):,} {many} ({some}): too few to split, for training only"]
 
 
@@ -94,13 +95,13 @@ def read_split(
     for part, mask in masks.items():
         if not mask.any():
             raise TableError(
-                f"{table.name}: column '{column}' (--split-column) has no node with a label for "
-                f"'{part}': each of train, val and test needs some"
+                f"{table.name}: column '{column}' (--split-column) has no {table.unit} with a "
+                f"label for '{part}': each of train, val and test needs some"
             )
     sizes = ", ".join(f"{part} {int(mask.sum()):,}" for part, mask in masks.items())
     notes = [f"split by column '{column}': {sizes}"]
     if unlabelled:
-        notes.append(f"{counted(unlabelled, 'node')} of the split without a label, in no part")
+        notes.append(f"{counted(unlabelled, table.unit)} of the split without a label, in no part")
     return masks, notes
 
 

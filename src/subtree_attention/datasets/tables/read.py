@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -37,12 +37,14 @@ class Table:
         frame: the columns; blank lines of a file are left out.
         rows: number of each row in the file [n] where that is not 0, 1, ...; else None.
         csv: whether it is a CSV file, whose lines can be counted.
+        unit: what a row is of, such as "node".
     """
 
     name: str
     frame: pl.DataFrame
     rows: np.ndarray | None = None
     csv: bool = False
+    unit: str = "node"
 
     def __len__(self) -> int:
         return self.frame.height
@@ -84,7 +86,7 @@ class Table:
 def read_table(source: Any, what: str) -> Table:
     """A table from a path (.csv, .tsv, .parquet), a polars or a pandas frame, or columns.
 
-    `what` it is of, "nodes" or "edges", names it where it has no path.
+    `what` it is of, "nodes", "edges" or "graphs", names it where it has no path.
     """
     name = f"the table of {what}"
     if isinstance(source, pl.DataFrame):
@@ -102,7 +104,7 @@ def read_table(source: Any, what: str) -> Table:
         raise TypeError(f"{name} must be a path, a polars or a pandas frame, got {kind}")
     if not len(table):
         raise TableError(f"{table.name} has no rows")
-    return table
+    return replace(table, unit=what.removesuffix("s"))
 
 
 def _frame(table: str, columns: list[pl.Series]) -> pl.DataFrame:

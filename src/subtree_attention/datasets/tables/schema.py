@@ -29,6 +29,9 @@ class TableSchema:
         directed: whether an edge leads one way only.
         columns: the features.
         left_out: columns of the nodes that are no features, and why.
+        graph: column of the nodes that names the graph of each, if there are many.
+        graphs: the columns of the table of graphs, if there is one; its features are those of all
+            nodes of a graph.
     """
 
     id: str
@@ -37,11 +40,14 @@ class TableSchema:
     directed: bool
     columns: tuple[Column, ...]
     left_out: dict[str, str] = field(default_factory=dict)
+    graph: str | None = None
+    graphs: TableSchema | None = None
 
     @property
     def width(self) -> int:
         """Columns of x."""
-        return sum(column.width for column in self.columns)
+        own = sum(column.width for column in self.columns)
+        return own + (0 if self.graphs is None else self.graphs.width)
 
     def __repr__(self) -> str:
         return f"TableSchema({len(self.columns)} columns, {self.width} features)"
@@ -50,7 +56,10 @@ class TableSchema:
         """As JSON can hold it."""
         columns = [to_dict(column) for column in self.columns]
         ends = self.ends and self.ends._asdict()
-        return {**vars(self), "ends": ends, "columns": columns}
+        content = {**vars(self), "ends": ends, "columns": columns}
+        content["graphs"] = self.graphs and self.graphs.to_dict()
+        many = {"graph", "graphs"} if self.graph is None else set()  # as files were before them
+        return {name: value for name, value in content.items() if name not in many}
 
     @classmethod
     def from_dict(cls, content: Any) -> TableSchema:
@@ -60,12 +69,14 @@ class TableSchema:
         try:
             columns = tuple(from_dict(column) for column in content["columns"])
             ends = None if content["ends"] is None else Ends(**content["ends"])
-            schema = cls(**{**content, "ends": ends, "columns": columns})
+            graphs = content.get("graphs")
+            graphs = None if graphs is None else cls.from_dict(graphs)
+            schema = cls(**{**content, "ends": ends, "columns": columns, "graphs": graphs})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no schema of tables: {error!r}") from None
         if not isinstance(schema.directed, bool):
             raise ValueError("no schema of tables: 'directed' is true or false")
-        texts = [schema.id, schema.target or "", *(ends or ())]
+        texts = [schema.id, schema.target or "", schema.graph, *(ends or ())]
         if not all(isinstance(text, str | None) for text in texts):
             raise ValueError("no schema of tables: the name of a column is no text")
         return schema
@@ -121,7 +132,7 @@ def encode(schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]
     for name, why in schema.left_out.items():
         missing = table.frame[name].null_count() if name in table.frame.columns else 0
         lines.append(ColumnLine(name, "left out", 0, missing, note=why))
-    return _matrix(blocks, len(table), schema.width), lines
+    return _matrix(blocks, len(table), sum(column.width for column in schema.columns)), lines
 
 
 def _matrix(blocks: Sequence[Encoded], num_rows: int, width: int) -> Tensor:
