@@ -143,6 +143,16 @@ class STAGNNSettings(Settings):
         "How heads become one output",
         words={"linear": "mixed by a linear map", "sum": "added up"},
     )
+    readout: str = option(
+        "mean",
+        "What a level is of all that arrives",
+        words={
+            "mean": "each level is a mean over what arrives",
+            "sum": "each level is a sum over what arrives, without a denominator",
+            "power": "each level lies between a mean and a sum, by a power that each hop and head "
+            "learns",
+        },
+    )
     global_attention: bool = option(False, "Global attention beside the hops.")
     eps: float = option(1e-5, "Added to every denominator.")
 

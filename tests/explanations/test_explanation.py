@@ -92,11 +92,12 @@ def test_concatenated_levels_without_an_output_map():
     assert_complete(randomised(conv).double(), x, graph, FLOAT64_ERROR)
 
 
-def test_every_part_is_the_effect_of_one_value():
+@pytest.mark.parametrize("readout", ["mean", "sum", "power"])
+def test_every_part_is_the_effect_of_one_value(readout):
     """Without the value of one node at one hop and head, the logit falls by just that part."""
     torch.manual_seed(3)
     graph = EDGES["directed-weighted"].graph()
-    model = randomised(STAGNN(5, 8, 3, hops=3, heads=2)).double()
+    model = randomised(STAGNN(5, 8, 3, hops=3, heads=2, readout=readout)).double()
     x, root, conv = torch.randn(graph.num_nodes, 5).double(), 4, model.conv
     explanation, (_, _, value) = explain(model, x, graph, root), conv.project(model.hidden(x))
     for level in explanation.levels:
@@ -255,3 +256,42 @@ def test_a_batch_that_does_not_fit_is_refused():
 def test_other_models_are_refused():
     with pytest.raises(TypeError, match="only STAGNN and STAConv are explained, got Linear"):
         explain(torch.nn.Linear(5, 3), torch.randn(2, 5), Graph(torch.tensor([[0], [1]])), 0)
+
+
+class TestShares:
+    """What is shown of a level whose weights need not sum to 1."""
+
+    def explained(self, readout):
+        torch.manual_seed(5)
+        graph = EDGES["directed-weighted"].graph(None)
+        model = randomised(STAGNN(5, 8, 3, hops=3, heads=2, readout=readout)).double()
+        return explain(model, torch.randn(graph.num_nodes, 5).double(), graph, 4)
+
+    def test_of_a_mean_they_are_the_weights(self):
+        for level in self.explained("mean").levels:
+            assert level.is_mean
+            assert torch.equal(level.shares, level.attention)
+
+    @pytest.mark.parametrize("readout", ["sum", "power"])
+    def test_of_another_readout_they_sum_to_one_and_the_weights_do_not(self, readout):
+        explanation = self.explained(readout)
+        own, *others = explanation.levels
+        assert own.is_mean  # the root itself
+        for level in others:
+            assert not level.is_mean
+            sums = level.attention.sum(0)
+            assert (sums - 1).abs().min() > 1e-3
+            torch.testing.assert_close(level.shares.sum(0), torch.ones_like(sums))
+            torch.testing.assert_close(level.shares * sums, level.attention)
+
+    @pytest.mark.parametrize("readout", ["mean", "sum", "power"])
+    def test_those_that_are_named_and_the_rest_are_all(self, readout):
+        for level in self.explained(readout).levels:
+            sources, rest = level.top(2)
+            named = sum(source.attention for source in sources)
+            whole = torch.ones_like(named)  # less what eps takes
+            torch.testing.assert_close(named + rest.attention, whole, rtol=0, atol=1e-4)
+            first = sources[0].attention.sum()
+            assert all(source.attention.sum() <= first for source in sources)
+            added = sum(source.contribution for source in sources) + rest.contribution
+            torch.testing.assert_close(added, level.total)

@@ -7,6 +7,7 @@ from torch import Tensor
 from subtree_attention import STAGNN, Graph, STAConv, feature_maps
 from subtree_attention.nn.aggregation import AGGREGATIONS
 from subtree_attention.nn.heads import GATES
+from subtree_attention.nn.readout import READOUTS
 from subtree_attention.ops import definition
 
 LAYER_OPTIONS = {
@@ -17,6 +18,7 @@ LAYER_OPTIONS = {
     "head_mix": ["linear", "sum"],
     "global_attention": [False, True],
     "feature_map": ["elu", "softmax"],
+    "readout": list(READOUTS),
 }
 """What a layer can be made with, for `pairwise`."""
 
@@ -30,6 +32,7 @@ def dense_conv(
     head_mix: str = "linear",
     global_attention: bool = False,
     feature_map: str = "elu",
+    readout: str = "mean",
     batch: Tensor | None = None,
 ) -> Tensor:
     """What `conv`, made with these options, should return: [N, out_channels]."""
@@ -44,8 +47,11 @@ def dense_conv(
     sim = definition.kernel_similarity(feature_maps.elu)
     if feature_map == "softmax":
         sim = definition.softmax_similarity
+    beta = None
+    if readout != "mean":
+        beta = conv.readout.beta if readout == "power" else value.new_zeros(conv.hops, conv.heads)
     levels = definition.subtree_attention(
-        query, key, value, graph.dense(value.dtype), conv.hops, sim, conv.eps
+        query, key, value, graph.dense(value.dtype), conv.hops, sim, conv.eps, beta
     )
     out = mix(conv, aggregate(conv, levels, aggregation, gate), head_mix)
     if global_attention:

@@ -158,13 +158,17 @@ def test_reset_reaches_a_users_feature_map(x, feature_map):
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        ({}, "aggregation=GPR, gate=SoftmaxGate, head_mix=LinearMix"),
-        ({"gate": "plain"}, "aggregation=Sum, gate=PlainGate, head_mix=LinearMix"),
-        ({"heads": 1, "head_mix": "sum"}, "aggregation=GPR, gate=NoGate, head_mix=SumMix"),
+        ({}, "GPR, gate=SoftmaxGate, head_mix=LinearMix, readout=MeanReadout"),
+        ({"gate": "plain"}, "Sum, gate=PlainGate, head_mix=LinearMix, readout=MeanReadout"),
+        (
+            {"heads": 1, "head_mix": "sum", "readout": "power"},
+            "GPR, gate=NoGate, head_mix=SumMix, readout=PowerReadout",
+        ),
     ],
 )
 def test_repr_says_what_names_became(options, parts):
-    expected = f"STAConv(6, 8, hops=2, heads={options.get('heads', 4)}, {parts})"
+    heads = options.get("heads", 4)
+    expected = f"STAConv(6, 8, hops=2, heads={heads}, aggregation={parts})"
     assert repr(STAConv(6, 8, hops=2, **options)) == expected
 
 

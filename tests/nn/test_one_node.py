@@ -23,6 +23,9 @@ LAYERS = {
     "a plain sum": {"aggregation": "sum"},
     "no hops": {"hops": 0},
     "wide heads": {"value_channels": 7, "key_channels": 5},
+    "a sum as read-out": {"readout": "sum"},
+    "learned powers": {"readout": "power"},
+    "learned powers beside a table": {"readout": "power", "gate": "plain"},
 }
 
 

@@ -44,8 +44,10 @@ def shown(report) -> str:
 
 @pytest.mark.parametrize("top", [0, 2, 100])
 @pytest.mark.parametrize("options", [{}, {"cls": 1}, {"hops": 1}, {"by": "contribution"}])
-def test_all_parts_add_up_to_the_logits(data, top, options):
-    model = build(STAGNNSettings(hidden_channels=8, global_attention=True), 5, 3)
+@pytest.mark.parametrize("readout", ["mean", "power"])
+def test_all_parts_add_up_to_the_logits(data, top, options, readout):
+    settings = STAGNNSettings(hidden_channels=8, global_attention=True, readout=readout)
+    model = build(settings, 5, 3)
     report = told(data, model=model, top=top, **options)
     json.dumps(report, allow_nan=False)
     for place in range(2):
@@ -139,6 +141,17 @@ def test_the_terminal_shows_every_level_and_the_sum(data):
         for part in (*level["sources"], *rest):
             assert f"{part['contribution'][0]:+.3f}" in text
     assert f"add up to {report['logit'][0]:.6f}; the model's own logit is 1.250000" in text
+
+
+def test_what_weights_sum_to_is_said_where_they_are_no_shares(data):
+    assert "weights sum to" not in shown(told(data))
+    report = told(data, model=STAGNN(5, 8, 3, readout="sum"))
+    own, *others = report["levels"]
+    assert own["weights"] is None  # the root itself
+    text = shown(report)
+    for level in others:
+        sums = " ".join(f"{weight:.3g}" for weight in level["weights"])
+        assert f"(weights sum to {sums})" in text
 
 
 def test_without_labels_and_parts_nothing_is_known(data):

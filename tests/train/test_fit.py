@@ -81,7 +81,7 @@ def test_every_kind_of_model_is_loaded_as_it_was(tmp_path: Path) -> None:
     options = STAGNNSettings.__dataclass_fields__
     kinds = [
         {name: value}
-        for name in ("feature_map", "gate", "aggregation", "head_mix")
+        for name in ("feature_map", "gate", "aggregation", "head_mix", "readout")
         for value in options[name].metadata["words"]
     ]
     kinds += [{"global_attention": True}]

@@ -1,7 +1,8 @@
 r"""From a model, a graph and a root to an `Explanation`.
 
-Given the attention weights, STA's output is linear in the values, so the parts add up to the
-logit. Row i of A^k is found by k steps from the root, over the reached nodes only: O(K E).
+Given the attention weights, STA's output is linear in the values, whatever the read-out makes of
+the denominators, so the parts add up to the logit. Row i of A^k is found by k steps from the root,
+over the reached nodes only: O(K E).
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Explainer:
         heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
         self._query, self._key, self._value = heads_first
         self._gate = conv.gate().to(self._value, copy=True)
+        beta = conv.readout()
+        self._beta = None if beta is None else beta.to("cpu", torch.float64, copy=True)
         self._aggregation = copy.deepcopy(conv.aggregation).cpu()
 
     @torch.no_grad()
@@ -116,14 +119,16 @@ class Explainer:
         attention[:, 0, places[0]] = 1  # at hop 0 a root attends to itself
         for hop in range(1, len(rows)):
             mass = torch.from_numpy(rows[hop].mass)
-            shares = self._shares(mass, select(scores, places[hop]), self._eps)
-            attention[:, hop].index_copy_(1, places[hop], shares)
+            how = self._eps, None if self._beta is None else self._beta[hop - 1]
+            weights = self._weights(mass, select(scores, places[hop]), *how)
+            attention[:, hop].index_copy_(1, places[hop], weights)
         sums = torch.bmm(attention, values).transpose(0, 1)  # STA_0 .. STA_K: [K + 1, H, c]
         gate = self._gate[..., None]
         maps = gate[..., None] * self._aggregation.per_level(self._mix, gate * sums).to(sums)
         totals = (maps @ sums[..., None]).squeeze(-1)  # [K + 1, H, C]
         levels = zip(maps, totals, attention.unbind(1), places, strict=True)
-        return [Level(hop, *level, union, values) for hop, level in enumerate(levels)]
+        rest, is_mean = (union, values), self._beta is None
+        return [Level(hop, *level, *rest, is_mean or hop == 0) for hop, level in enumerate(levels)]
 
     def _everywhere(self, root: int, output_map: Tensor) -> Level:
         """Global attention: every node of the root's graph."""
@@ -132,7 +137,7 @@ class Explainer:
             nodes = nodes[self._batch == self._batch[root]]
         eps = 0.0 if self._softmax else self._eps  # softmax has none here
         mass = torch.ones(len(nodes), dtype=torch.float64)
-        attention = self._shares(mass, self._scores(root, nodes), eps)
+        attention = self._weights(mass, self._scores(root, nodes), eps)
         values, places = select(self._value, nodes), torch.arange(len(nodes))
         total = (output_map @ torch.bmm(attention.unsqueeze(1), values).mT).squeeze(-1)
         return Level(GLOBAL, output_map, total, attention, places, nodes, values)
@@ -143,9 +148,12 @@ class Explainer:
         scores = torch.bmm(select(self._key, nodes), query).squeeze(-1).double()
         return scores / math.sqrt(query.size(1)) if self._softmax else scores
 
-    def _shares(self, mass: Tensor, scores: Tensor, eps: float) -> Tensor:
-        """Attention from what arrives [n] and the scores [H, n]: -> [H, n]."""
-        return ops.roots.shares(mass, scores.t(), eps, self._softmax).t().to(self._value)
+    def _weights(
+        self, mass: Tensor, scores: Tensor, eps: float, beta: Tensor | None = None
+    ) -> Tensor:
+        """Attention from what arrives [n], the scores [H, n] and powers [H]: -> [H, n]."""
+        weights = ops.roots.shares(mass, scores.t(), eps, self._softmax, beta=beta)
+        return weights.t().to(self._value)
 
 
 def _linear(mix: HeadMix, value: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
+from ..ops.recurrence import divide
 from .walks import Reach, Walk, Walks
 
 ORDERS = ("share", "contribution")
@@ -23,7 +24,8 @@ GLOBAL = "global"
 
 
 class Source(NamedTuple):
-    """A node of a level: its share of the attention [H], and what it adds to each logit [H, C]."""
+    """A node of a level: its share of each head's attention [H], see `Level.shares`, and what it
+    adds to each logit [H, C]."""
 
     node: int
     attention: Tensor
@@ -48,15 +50,18 @@ class Level:
         hop: k, or "global".
         output_map: `[H, C, c]`, from a head's values to logits: hop weight, gate and W_O.
         total: `[H, C]`, what the level adds to each logit through each head.
+        is_mean: whether the weights of a head are shares already: they are where the read-out is a
+            mean, as in the paper.
     """
 
     hop: int | str
     output_map: Tensor
     total: Tensor
-    _shares: Tensor  # [H, reached], 0 for nodes of other levels only
+    _weights: Tensor  # [H, reached], 0 for nodes of other levels only
     _places: Tensor  # of this level's nodes among those reached
     _reached: Tensor  # nodes of any level, ascending
     _values: Tensor  # [H, reached, c]
+    is_mean: bool = True
 
     @property
     def nodes(self) -> Tensor:
@@ -65,8 +70,18 @@ class Level:
 
     @property
     def attention(self) -> Tensor:
-        """The share of each node, [n, H]; those of a head sum to 1, less what eps takes."""
-        return select(self._shares, self._places).t()
+        """The weight of each node, [n, H], which its values are multiplied by.
+
+        Where the read-out is a mean those of a head sum to 1, less what eps takes; with other
+        powers of the denominator they sum to something else, and say how much is heard at all.
+        """
+        return select(self._weights, self._places).t()
+
+    @property
+    def shares(self) -> Tensor:
+        """The share of each node in the weights of each head, [n, H]; 0 where all of them are."""
+        weights = self.attention
+        return weights if self.is_mean else divide(weights, weights.sum(0, keepdim=True))
 
     def contributions(self, cls: int) -> Tensor:
         """What each node adds to the logit of a class through each head, [n, H], signed."""
@@ -80,7 +95,7 @@ class Level:
 
         Args:
             count: how many nodes.
-            by: `"share"`, the attention over all heads, or `"contribution"`, the absolute
+            by: `"share"`, that of the attention, over all heads, or `"contribution"`, the absolute
                 contribution to the logit of `cls`.
             cls: a class, for `"contribution"`.
         """
@@ -88,7 +103,7 @@ class Level:
         _check.known("order", by, ORDERS)
         if cls is not None:
             self._check_class(cls)
-        attention = self.attention
+        attention = self.shares
         if by == "share":
             key = attention.sum(1)
         elif cls is None:
@@ -115,8 +130,8 @@ class Level:
 
     def _contributions(self, places: Tensor, maps: Tensor) -> Tensor:
         """Of some nodes to some classes: [p], [H, m, c] -> [H, p, m]."""
-        values, shares = select(self._values, places), select(self._shares, places)
-        return shares[..., None] * torch.bmm(values, maps.transpose(1, 2))
+        values, weights = select(self._values, places), select(self._weights, places)
+        return weights[..., None] * torch.bmm(values, maps.transpose(1, 2))
 
 
 def select(tensor: Tensor, places: Tensor) -> Tensor:
@@ -137,7 +152,8 @@ class Explanation:
             a^h_k[j] \, (M^h_k V^h_j)_c
 
     a is the attention of the root over level k, M the weight of the hop, the gate and W_O. With
-    the attention read-out, its weights are taken as they are at this root.
+    the attention over hops, its weights are taken as they are at this root; so are the denominators
+    and their powers, where the read-out of a level is no mean.
 
     Attributes:
         root: the node explained.

@@ -10,6 +10,7 @@ from .heads import HeadGate, HeadMix
 from .linear import Linear, project
 from .models import BUILDERS, STAGNN, build, parameter_groups, set_states
 from .pooling import GraphNetwork, pool
+from .readout import Readout
 
 __all__ = [
     "BUILDERS",
@@ -23,6 +24,7 @@ __all__ = [
     "Linear",
     "LinkNetwork",
     "PairDecoder",
+    "Readout",
     "STAConv",
     "SparseFeatures",
     "as_features",

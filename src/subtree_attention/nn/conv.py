@@ -21,6 +21,8 @@ from .features import Features, as_features
 from .heads import HEAD_MIXES, HeadGate, HeadMix, SumMix, per_head
 from .linear import Linear, project
 from .parts import reset_children
+from .readout import Readout
+from .readout import build as build_readout
 
 
 class STAConv(nn.Module):
@@ -32,9 +34,10 @@ class STAConv(nn.Module):
         O = \Big[\sum_k \alpha_k \mathrm{head}^1_k, \ldots, \sum_k \alpha_k \mathrm{head}^H_k\Big]
             W_O
 
-    One layer reads K hops. With one head and value channels as wide as the output there is neither
-    gate nor :math:`W_O`; `repr` and the attributes `aggregation`, `gate` and `head_mix` say what is
-    there.
+    One layer reads K hops. A level of STA is a mean; `readout` makes it a sum, or something between
+    that is learned. With one head and value channels as wide as the output there is neither
+    gate nor :math:`W_O`; `repr` and the attributes `aggregation`, `gate`, `head_mix` and `readout`
+    say what is there.
 
     Args:
         in_channels: columns of x; -1 takes them from the first x that comes.
@@ -61,12 +64,15 @@ class STAConv(nn.Module):
         eps: added to every denominator.
         bias: whether the linear maps learn a bias.
         cached: keep the Graph of the first call for all later ones, as in `GCNConv`.
-        backend: see :func:`subtree_attention.subtree_attention`, like the last two.
+        backend: see :func:`subtree_attention.subtree_attention`, like the next two.
         states: `"full"`, or `"bfloat16"` on a GPU.
         state_bytes: a bound for the memory of states.
         edge_dim: columns of `edge_attr`: then every edge has a gate for every head, computed once
             and walked over all hops. None: edges have no features.
         edge_gate: how: `"linear"`, `"mlp"`, or an :class:`EdgeGate`.
+        readout: what a level is divided by: `"mean"`, its denominator; `"sum"`, nothing;
+            `"power"`, the denominator to a learned power of the hop and head; or a
+            :class:`Readout`. Global attention stays a mean.
 
     Shapes:
         - x: `[N, in_channels]`, dense, `torch.sparse_csr` or :class:`SparseFeatures`
@@ -101,6 +107,7 @@ class STAConv(nn.Module):
         state_bytes: int | None = None,
         edge_dim: int | None = None,
         edge_gate: str | EdgeGate = "linear",
+        readout: str | Readout = "mean",
     ) -> None:
         super().__init__()
         self.out_channels = _check.integer("out_channels", out_channels, 1)
@@ -128,6 +135,7 @@ class STAConv(nn.Module):
         self.lin_value = Linear(in_channels, heads * self.value_channels, bias)
         channels = self.value_channels
         self.aggregation, self.gate = build_aggregation(aggregation, gate, hops, heads, channels)
+        self.readout = build_readout(readout, hops, heads)
         sizes = heads, self.aggregation.width, out_channels
         how = {"dropout": dropout, "bias": bias}
         self.head_mix = HeadMix.pick("head_mix", head_mix, HEAD_MIXES, *sizes, **how)
@@ -149,9 +157,11 @@ class STAConv(nn.Module):
         self._graph = None
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
-        """Hop weights, gates and the weight of global attention: not to be decayed."""
+        """Hop weights, gates, powers of denominators and the weight of global attention: not to be
+        decayed."""
         yield from self.aggregation.no_weight_decay()
         yield from self.gate.parameters()
+        yield from self.readout.parameters()
         if self.beside is not None:
             yield self.beside.weight
 
@@ -175,7 +185,8 @@ class STAConv(nn.Module):
             batch: `[N]`, the graph of each node, for global attention; without it all nodes
                 attend to each other. STA itself never leaves a connected component.
             return_attention_weights: also return `(edge_index, weights [E, H])`, the attention of
-                every target on its sources at the first hop. :meth:`attention` has every hop.
+                every target on its sources at the first hop, which sum to 1 where the read-out is
+                a mean. :meth:`attention` has every hop.
             batch_size: number of graphs in `batch`; saves looking for its maximum.
             edge_attr: `[E, edge_dim]`, in the order of `edge_weight`; with `edge_dim` only.
         """
@@ -210,10 +221,9 @@ class STAConv(nn.Module):
             raise ValueError("this layer has no first hop, so no attention weights along edges")
         source, target = graph.edge_index
         mass = graph.entries(torch.float64) if entries is None else entries
-        shares = ops.roots.attention_of_pairs(
-            query, key, target, source, mass, self.feature_map, self.eps
-        )
-        return out, (graph.edge_index, shares)
+        how = self.feature_map, self.eps, self.power(1)
+        weights = ops.roots.attention_of_pairs(query, key, target, source, mass, *how)
+        return out, (graph.edge_index, weights)
 
     @torch.no_grad()
     def attention(
@@ -231,8 +241,13 @@ class STAConv(nn.Module):
         x = as_features(x)
         graph = self.as_graph(edge_index, edge_weight, x)
         entries = self.entries(graph, edge_weight, edge_attr, x.dtype)
-        (query, key, _), how = self.project(x), (self.feature_map, self.eps)
+        (query, key, _), how = self.project(x), (self.feature_map, self.eps, self.power(hop))
         return ops.attention(query, key, graph, root, hop, *how, entries=entries)
+
+    def power(self, hop: int) -> Tensor | None:
+        """The powers of the denominators at a hop, [H]; None, which is 1, where it is a mean."""
+        beta = self.readout()
+        return None if beta is None or hop == 0 else beta[hop - 1]
 
     def hop_weights(self) -> Tensor | None:
         """How much each hop of each head counts, [K + 1, H]; None if AGGR is no weighted sum."""
@@ -324,7 +339,8 @@ class STAConv(nn.Module):
         weights = self.hop_weights() if gate is None else self.aggregation.hop_weights()
         gate = None if weights is None else gate
         how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate
-        out = ops.attend(query, key, value, graph, self.hops, weights, *how, entries=entries)
+        given = query, key, value, graph, self.hops, weights
+        out = ops.attend(*given, *how, self.readout(), entries)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def __prepare_scriptable__(self) -> STAConv:
@@ -337,7 +353,8 @@ class STAConv(nn.Module):
             f"{type(self).__name__}({self.lin_query.in_channels}, {self.out_channels}, "
             f"hops={self.hops}, heads={self.heads}, "
             f"aggregation={type(self.aggregation).__name__}, gate={type(self.gate).__name__}, "
-            f"head_mix={type(self.head_mix).__name__}{edges})"
+            f"head_mix={type(self.head_mix).__name__}, readout={type(self.readout).__name__}"
+            f"{edges})"
         )
 
 

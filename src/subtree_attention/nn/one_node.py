@@ -37,7 +37,7 @@ class _Call(NamedTuple):
 
     def sort(self, tensors: Sequence[Tensor]) -> list[Sequence[Tensor]]:
         """The weights of queries, keys and values, their biases, hop weights (and the gate's
-        logits), and weight (and bias) of the mix."""
+        logits, and powers of denominators), and weight (and bias) of the mix."""
         hops, mix = 3 + self.biases, 3 + self.biases + self.hop_tensors
         return [tensors[:3], tensors[3:hops], tensors[hops:mix], tensors[mix:]]
 
@@ -55,15 +55,16 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     ops.check_on_graph("query", x, graph)
     ops.walk.check_states(layer.states, x.device, x.dtype)
     logits = layer.gate.as_softmax()
-    hop: Any = [layer.hop_weights()] if logits is None else [layer.aggregation.alpha, logits]
-    ops.check_hop_shapes(hop[0], logits, None, layer.hops, layer.heads)
+    weights: Any = layer.hop_weights() if logits is None else layer.aggregation.alpha
+    beta = layer.readout()
+    ops.check_hop_shapes(weights, logits, beta, layer.hops, layer.heads)
+    hop = library.given(hop_weights=weights, gate=logits, beta=beta)
     mix: Any = layer.head_mix.lin
     mixing = [tensor for tensor in (mix.weight, mix.bias) if tensor is not None] if mix else []
-    others = "hop_weights" if logits is None else "hop_weights gate"
     how = layer.hops, layer.eps, backend, layer.states
-    options = library.Options(*how, phi="elu", others=others)
+    options = library.Options(*how, phi="elu", others=" ".join(hop))
     call = _Call(graph, layer.heads, options, len(biases), len(hop))
-    tensors = [*(lin.weight for lin in lins), *biases, *hop, *mixing]
+    tensors = [*(lin.weight for lin in lins), *biases, *hop.values(), *mixing]
     if any(tensor.dtype != x.dtype or tensor.device != x.device for tensor in tensors):
         return None
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *tensors)):
@@ -120,9 +121,9 @@ def _one_by_one(call: _Call, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     """The same in nodes of torch and of the walk."""
     weights, biases, hop, mix = call.sort(tensors)
     (query, key, value), _ = joint_product(x, call.heads, weights, biases)
-    hop_weights, gate = (*hop, None)[:2]
-    how = "elu", *call.options[1:4], None, gate
-    heads = ops.attend(query, key, value, call.graph, call.options.hops, hop_weights, *how)
+    named: dict[str, Any] = dict(zip(call.options.others.split(), hop, strict=True))
+    how = named.pop("hop_weights"), "elu", *call.options[1:4], None
+    heads = ops.attend(query, key, value, call.graph, call.options.hops, *how, **named)
     return F.linear(heads.flatten(1), *mix) if mix else heads.flatten(1)
 
 

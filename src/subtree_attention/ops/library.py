@@ -99,16 +99,20 @@ def run(
     if not apart or joined(inputs) is None:
         # Before autograd saves them: a slice would keep alive all that it was cut from.
         inputs = [tensor.contiguous() for tensor in inputs]
-    others = {"hop_weights": hop_weights, "gate": gate, "beta": beta}
-    given = {name: tensor for name, tensor in others.items() if tensor is not None}
-    inputs += [tensor.contiguous() for tensor in given.values()]
+    others = given(hop_weights=hop_weights, gate=gate, beta=beta)
+    inputs += [tensor.contiguous() for tensor in others.values()]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    options = Options(hops, float(eps), backend, states, state_bytes, phi, " ".join(given))
+    options = Options(hops, float(eps), backend, states, state_bytes, phi, " ".join(others))
     if watched:
         options, matrices = _settle(graph, options, key, value, training)
         return forward(inputs, *matrices, *options)[0]
     plan = plan_of(graph, options, inputs, training)
     return _Walk.apply(plan, *inputs) if training else plan.forward(*inputs)[0]
+
+
+def given(**others: Tensor | None) -> dict[str, Tensor]:
+    """Those of some inputs that are there; their names are `Options.others`."""
+    return {name: tensor for name, tensor in others.items() if tensor is not None}
 
 
 def plan_of(graph: Graph, options: Options, inputs: Sequence[Tensor], training: bool) -> Plan:

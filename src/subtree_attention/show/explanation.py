@@ -69,7 +69,8 @@ def to_dict(
 
     Contributions are pairs: to the logit of the explained class, and to that of its rival, the best
     of the other classes (the runner-up, where the winning class is explained); to one logit only
-    where there is a single class.
+    where there is a single class. "attention" are shares of the weights of each head; what these
+    sum to is "weights" of a level, None where the read-out is a mean and they sum to 1.
 
     Args:
         run: whose model and graph it is of.
@@ -101,6 +102,7 @@ def to_dict(
         return {
             "hop": level.hop,
             "nodes": len(level.nodes),
+            "weights": None if level.is_mean else level.attention.sum(0).tolist(),  # [H]
             "contribution": level.total.sum(0)[pair].tolist(),
             "heads": level.total[:, pair].tolist(),  # [H, 2]
             "sources": [
@@ -134,7 +136,9 @@ def show(told: dict[str, Any]) -> RenderableType:
     for level in told["levels"]:
         pairs = zip(level["contribution"], _pair(told), strict=True)
         added = ", ".join(f"{signed(value)} for {name}" for value, name in pairs)
-        branch = tree.add(f"[bold]{_name(level)}[/bold]: {counted(level['nodes'])}, {added}")
+        branch = tree.add(
+            f"[bold]{_name(level)}[/bold]: {counted(level['nodes'])}{_weights(level)}, {added}"
+        )
         if level["sources"]:
             branch.add(_sources(level, told))
     line = (
@@ -170,6 +174,13 @@ def _part(node: dict[str, Any]) -> str:
 
 def _name(level: dict[str, Any]) -> str:
     return "global attention" if level["hop"] == GLOBAL else f"hop {level['hop']}"
+
+
+def _weights(level: dict[str, Any]) -> str:
+    """What the weights of each head sum to, where that is not 1."""
+    if level["weights"] is None:
+        return ""
+    return f" (weights sum to {' '.join(f'{weight:.3g}' for weight in level['weights'])})"
 
 
 def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:

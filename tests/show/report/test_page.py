@@ -200,6 +200,20 @@ def test_only_what_a_model_has_is_shown(
     )
 
 
+@pytest.mark.parametrize(("readout", "shape"), [("mean", None), ("sum", None), ("power", (2, 2))])
+def test_powers_are_shown_where_they_are_learned(
+    readout: str, shape: tuple | None, tmp_path: Path
+) -> None:
+    data = sta.from_tables(people(), friends(), target="label")
+    how = {"runs": 1, "epochs": 2, "hops": 2, "heads": 2, "readout": readout}
+    config = sta.recipe(data, graph="mine", **how)
+    found = gather(sta.fit(config, tmp_path / "out", device="cpu", data=data).folder)
+    assert (None if found.powers is None else found.powers.shape) == shape
+    text = Page(render(found)).text
+    assert ("Powers of denominators beta" in text) == (shape is not None)
+    assert found.run.config.model.words("readout") in text or readout == "mean"
+
+
 def test_a_graph_of_the_registry(digits: Path) -> None:
     found = gather(digits, device="cpu")
     text = Page(render(found)).text
@@ -324,6 +338,9 @@ def test_words_are_those_of_the_settings() -> None:
     for name in ("transition", "gate"):
         assert config.model.words(name) in told["Hops"]
     assert config.model.words("aggregation") not in told["Hops"]  # the gate takes its place
+    assert "a mean over what arrives" not in told["Hops"]  # what everybody takes for granted
+    powers = sta.recipe("cora", readout="power")
+    assert powers.model.words("readout") in dict(describe(powers, small(own=False)))["Hops"]
     assert told["Model"].startswith("STAGNN with 3 heads and a hidden layer of 64, kernel")
     assert "dropout 0.25" in told["Model"]
     assert "60 % of all nodes for training" in told["Split"]

@@ -58,7 +58,7 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, level: Level, choice: Choice) -> Part:
-        shares = level.attention[:, choice.heads].mean(1)
+        shares = level.shares[:, choice.heads].mean(1)
         added = level.contributions(choice.cls)[:, choice.heads].sum(1)
         return cls(level, level.nodes, shares, added)
 

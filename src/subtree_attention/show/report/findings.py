@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -44,6 +45,7 @@ class Findings:
         bins: confidence against accuracy, before and after the temperature.
         hop_weights: [K + 1, 1 or H], where the aggregation over hops has them.
         gates: [K + 1, H], where heads are gated.
+        powers: [K, H], of the denominators at hops 1 .. K, where they are learned.
         mistakes: those that the model is most sure of, see `brief`; "sources" are the nodes that
             spoke most for its answer and what each "adds" to the logit of the predicted class,
             None if the model is none that can be explained.
@@ -56,6 +58,7 @@ class Findings:
     bins: tuple[list[Bin], ...]
     hop_weights: np.ndarray | None
     gates: np.ndarray | None
+    powers: np.ndarray | None
     mistakes: list[dict[str, Any]]
     wrong: int
 
@@ -74,10 +77,17 @@ def gather(folder: str | Path, *, device: str = "auto") -> Findings:
         raise FileError(f"{folder}: no node is in the test split, so there is no report")
     before = run.task.probabilities(run.logits[test], 1.0)
     bins = tuple(reliability(shares, labels[test]) for shares in (before, run.probabilities[test]))
-    weights, gates = _levels(run.model)
     wrong = mistakes(run, test)
     told = _mistakes(wrong[:MISTAKES], run)
-    return Findings(lines, run, score(run).quality, bins, weights, gates, told, len(wrong))
+    return Findings(
+        lines=lines,
+        run=run,
+        quality=score(run).quality,
+        bins=bins,
+        **_levels(run.model),
+        mistakes=told,
+        wrong=len(wrong),
+    )
 
 
 def _line(run: SavedRun) -> RunLine:
@@ -88,19 +98,23 @@ def _line(run: SavedRun) -> RunLine:
     return RunLine(**asdict(run.result), train=train)
 
 
-def _levels(model: nn.Module) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Learned weights of the hops and of the heads at each hop, as far as the model has them."""
+def _levels(model: nn.Module) -> dict[str, Any]:
+    """Learned weights of the hops, of the heads at each hop, and powers of denominators, as far as
+    the model has them."""
     conv = getattr(model, "conv", None)
     if not isinstance(conv, STAConv):
-        return None, None
-    learned = any(True for _ in conv.aggregation.parameters())
-    weights = conv.aggregation.hop_weights() if learned else None
-    gated = any(True for _ in conv.gate.parameters())
-    return _array(weights), _array(conv.gate() if gated else None)
+        return {"hop_weights": None, "gates": None, "powers": None}
+    return {
+        "hop_weights": _learned(conv.aggregation, conv.aggregation.hop_weights),
+        "gates": _learned(conv.gate, conv.gate),
+        "powers": _learned(conv.readout, conv.readout),
+    }
 
 
-def _array(tensor: torch.Tensor | None) -> np.ndarray | None:
-    return None if tensor is None else tensor.detach().double().cpu().numpy()
+def _learned(part: nn.Module, ask: Callable[[], torch.Tensor | None]) -> np.ndarray | None:
+    """What a part says, if it has learned something."""
+    said = ask() if any(True for _ in part.parameters()) else None
+    return None if said is None else said.detach().double().cpu().numpy()
 
 
 def _mistakes(nodes: list[int], run: SavedRun) -> list[dict[str, Any]]:

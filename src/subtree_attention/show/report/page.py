@@ -118,15 +118,20 @@ def _confusion(findings: Findings) -> dict[str, Any]:
 
 
 def _levels(findings: Findings) -> list[dict[str, Any]]:
-    """Learned weights of each hop and head, coloured by the share of the largest."""
-    found = {"Hop weights alpha": findings.hop_weights, "Gates over heads": findings.gates}
+    """What each hop and head has learned, coloured by the share of the largest."""
+    found = (  # the powers begin with hop 1
+        ("Hop weights alpha", 0, findings.hop_weights),
+        ("Gates over heads", 0, findings.gates),
+        ("Powers of denominators beta: 1 is a mean, 0 a sum", 1, findings.powers),
+    )
     tables = []
-    for title, values in found.items():
-        if values is not None:
+    for title, first, values in found:
+        if values is not None and len(values):
             heads = [f"head {head}" for head in range(1, values.shape[1] + 1)]
             headings = ("hop", *(heads if heads[1:] else ["all heads"]))
             sizes = np.abs(values) / (np.abs(values).max() or 1.0)
-            table = _heat(headings, range(len(values)), values, sizes, ".3f")
+            hops = range(first, first + len(values))
+            table = _heat(headings, hops, values, sizes, ".3f")
             tables.append({**table, "title": title})
     return tables
 

@@ -69,6 +69,8 @@ def _hops(model: Settings) -> str:
     weighted_twice = has.get("gate") == "plain" and has.get("aggregation") == "gpr"
     if "aggregation" in has and not weighted_twice:  # else the gate takes its place
         text += f"; levels are {model.words('aggregation')}"
+    if has.get("readout", "mean") != "mean":
+        text += f"; {model.words('readout')}"
     if "gate" in has and has.get("heads", 1) > 1:
         text += f"; {model.words('gate')}"
     return text + ("; beside it global attention" if has.get("global_attention") else "")
