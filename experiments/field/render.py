@@ -116,6 +116,7 @@ def scores(rows: Rows) -> Table:
         rules=(len(cells),) if reports else (),
         notes=(
             f"{SCORES} Bold: the highest mean of the same harness.",
+            *study.notes,
             *_beside_published(rows, reports),
             *([f"{diverged}. {DIVERGED}"] if diverged else []),
             provenance(made),

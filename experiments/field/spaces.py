@@ -12,6 +12,9 @@ from typing import Any
 Trial = dict[str, Any]
 """Settings by their plain names, of model, data and fit."""
 
+Space = Callable[[str, str], Iterator[Trial]]
+"""The trials of a model on a graph: `(graph, model)` -> settings."""
+
 TRIALS = 6
 """For every model and graph of a table."""
 
@@ -121,7 +124,7 @@ def ours(graph: str, model: str) -> Iterator[Trial]:
     yield recipe | {"lr": 3e-3}
 
 
-SPACES: dict[str, Callable[[str, str], Iterator[Trial]]] = {
+SPACES: dict[str, Space] = {
     OURS: ours,
     "GCN": stacks,
     "SAGE": stacks,
@@ -129,4 +132,41 @@ SPACES: dict[str, Callable[[str, str], Iterator[Trial]]] = {
     "MixHop": mixhops,
     "GPS": transformers,
 }
-"""Model -> its trials on a graph, `(graph, model)`."""
+"""Model -> its trials, for classes of nodes."""
+
+
+# --------------------------------------------------------------------------------- other tasks
+
+
+def pooled(graph: str, model: str) -> Iterator[Trial]:
+    """Classes of graphs: an encoder, pooling, and an MLP."""
+    recipe: Trial = {"layers": 3, "hidden_channels": 64, "dropout": 0.3, "norm": "batch"}
+    if model == "GIN":
+        recipe["jump"] = True
+    if model == OURS:
+        recipe |= {"hops": 2}
+    recipe |= {"pooling": "sum", "lr": 3e-3, "weight_decay": 1e-4}
+    yield recipe
+    yield recipe | {"dropout": 0.5}
+    yield recipe | {"layers": 5}
+    yield recipe | {"hidden_channels": 128}
+    yield recipe | {"pooling": "all"}
+    yield recipe | {"lr": 1e-2}
+
+
+def paired(graph: str, model: str) -> Iterator[Trial]:
+    """Links: an encoder and a decoder of pairs; in some trials the loss is on links not walked."""
+    recipe: Trial = {"layers": 2, "hidden_channels": 256, "dropout": 0.5, "norm": "layer"}
+    if model == OURS:
+        recipe |= {"hops": 2}
+    recipe |= {"hide": 0.0, "negatives": 1, "lr": 3e-3, "weight_decay": 0.0}
+    yield recipe
+    yield recipe | {"hide": 0.3}
+    yield recipe | {"hide": 0.3, "layers": 3}
+    yield recipe | {"hide": 0.3, "hidden_channels": 512, "negatives": 3}
+    yield recipe | {"hide": 0.3, "dropout": 0.2}
+    yield recipe | {"hide": 0.3, "lr": 1e-3}
+
+
+OF_GRAPHS: dict[str, Space] = dict.fromkeys((OURS, "GIN", "MLP"), pooled)
+OF_LINKS: dict[str, Space] = dict.fromkeys((OURS, "GCN"), paired)
