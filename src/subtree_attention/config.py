@@ -105,6 +105,7 @@ class STAGNNSettings(Settings):
             "elu": "kernel attention with elu(x) + 1",
             "relu": "kernel attention with relu(x)",
             "softplus": "kernel attention with softplus(x)",
+            "unit": "kernel attention with elu(x) + 1, scaled to length 1",
             "softmax-features": "kernel attention with softmax-features",
             "rbf-features": "kernel attention with rbf-features",
             "softmax": "exact softmax attention",

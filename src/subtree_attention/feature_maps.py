@@ -65,6 +65,50 @@ def elu(x: Tensor) -> Tensor:
 relu, softplus = F.relu, F.softplus  # max(x, 0); log(1 + exp(x)), smooth and positive everywhere
 
 
+class _Unit(torch.autograd.Function):
+    """`_unit`, which tells its gradient from its result and the length: x is not kept for it."""
+
+    @staticmethod
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        return _unit(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*output)
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: None) -> Tensor:
+        phi, length = ctx.saved_tensors
+        along = (grad * phi).sum(-1, keepdim=True)
+        # Across phi only, which stays as long as it is; then exp(x) below 0 and 1 above.
+        return (grad - along * phi) / length * (phi * length).clamp(max=1)
+
+
+def _unit(x: Tensor) -> tuple[Tensor, Tensor]:
+    """elu(x) + 1 over its length, and the length, which is never 0."""
+    phi = _elu_plus_one(x)
+    length = phi.norm(dim=-1, keepdim=True).clamp(min=SHORTEST)
+    return phi / length, length
+
+
+SHORTEST = 1e-30
+"""Where all features of a node vanish, `unit` leaves them so instead of dividing by 0."""
+
+
+def unit(x: Tensor) -> Tensor:
+    """(elu(x) + 1) / |elu(x) + 1|: similarities are cosines between 0 and 1.
+
+    Then a read-out that is not divided by its denominator stays within the plain walk of the
+    values, however deep layers are stacked.
+    """
+    _check.floating("x", x)
+    asked = x.requires_grad and torch.is_grad_enabled()
+    watched = transformed() or torch.compiler.is_compiling()
+    return _Unit.apply(x)[0] if asked and not watched else _unit(x)[0]
+
+
 def softmax(x: Tensor) -> Tensor:
     """Stands for the similarity exp(q.k / sqrt(d)) itself, which no finite map gives.
 
@@ -153,6 +197,7 @@ FEATURE_MAPS: dict[str, Callable[[int], FeatureMap]] = {
     "elu": lambda channels: elu,
     "relu": lambda channels: relu,
     "softplus": lambda channels: softplus,
+    "unit": lambda channels: unit,
     "softmax-features": SoftmaxFeatures,
     "rbf-features": RBFFeatures,
     "softmax": lambda channels: softmax,
@@ -191,7 +236,7 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
 def built_in(feature_map: str | FeatureMap) -> bool:
     """Whether a map is one of ours, which are never negative."""
     ours = isinstance(feature_map, str | _RandomFeatures)
-    return ours or feature_map in (elu, relu, softplus)
+    return ours or feature_map in (elu, relu, softplus, unit)
 
 
 def fixed(feature_map: str | FeatureMap) -> FeatureMap:

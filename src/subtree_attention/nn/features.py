@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, TypeAlias
 
 import torch
@@ -54,6 +55,12 @@ class SparseFeatures:
         transpose, order = self._transpose or self._transposed()
         return SparseProduct.apply(dense, matrix, transpose._replace(weight=values[order]))
 
+    def dropped(self, share: float) -> SparseFeatures:
+        """Without a share of the non-zeros, the others scaled up; `tensor` stays what it was."""
+        other = copy(self)
+        other.matrix = self.matrix._replace(weight=drop(self.matrix.weight, share))
+        return other
+
     def _transposed(self) -> tuple[backends.Matrix, Tensor]:
         """The transpose, and where its entries stand in the matrix."""
         rowptr, col, weight = self.matrix[:3]
@@ -87,6 +94,13 @@ def as_features(x: Any) -> Features:
     if x.requires_grad:
         raise ValueError("sparse x gets no gradient, since features are data: pass x.detach()")
     return SparseFeatures(x, both=torch.is_grad_enabled())
+
+
+def dropped(x: Features, share: float, training: bool) -> Features:
+    """Dropout on x, whatever it is: [N, channels] -> [N, channels]."""
+    if isinstance(x, Tensor):
+        return drop(x, share, training)
+    return x.dropped(share) if share and training else x
 
 
 class SparseProduct(torch.autograd.Function):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -106,13 +107,15 @@ class LinearMix(HeadMix):
         bias: whether :math:`W_O` has one.
     """
 
+    mixes: ClassVar[bool] = True
+
     def __init__(
         self, heads: int, width: int, out_channels: int, dropout: float = 0.0, bias: bool = True
     ) -> None:
         super().__init__(heads, width, out_channels)
         self.dropout = _check.number("dropout", dropout, below=1)
         columns = self.join(torch.empty(1, heads, width)).size(1)
-        needed = not columns == width == out_channels
+        needed = self.mixes and not columns == width == out_channels
         self.lin = Linear(columns, out_channels, bias) if needed else None
 
     def join(self, heads: Tensor) -> Tensor:
@@ -133,7 +136,21 @@ class SumMix(LinearMix):
         return heads.sum(1)
 
 
-HEAD_MIXES: dict[str, type[HeadMix]] = {"linear": LinearMix, "sum": SumMix}
+class ConcatMix(LinearMix):
+    r""":math:`[\mathrm{head}^1, \ldots, \mathrm{head}^H]` as they are; without dropout."""
+
+    mixes = False
+
+    def __init__(self, heads: int, width: int, out_channels: int, **how: Any) -> None:
+        if heads * width != out_channels:
+            raise ValueError(
+                f"{heads} heads of {width} channels are {heads * width} side by side, not "
+                f"out_channels={out_channels}: choose heads that divide it, or head_mix='linear'"
+            )
+        super().__init__(heads, width, out_channels, **how)
+
+
+HEAD_MIXES: dict[str, type[HeadMix]] = {"linear": LinearMix, "sum": SumMix, "concat": ConcatMix}
 
 
 def per_head(what: str, channels: int, heads: int, hint: str = "") -> int:

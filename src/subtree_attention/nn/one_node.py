@@ -19,7 +19,7 @@ from .. import feature_maps, ops
 from ..graph import Graph
 from ..ops import backends, library
 from .aggregation import GPR, Sum
-from .heads import LinearMix
+from .heads import ConcatMix, LinearMix
 from .linear import is_plain, is_untouched, joint_gradients, joint_product
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _is_plain(layer: STAConv) -> bool:
         not (vars(layer).keys() & OWN)
         and layer.weighs_as_usual()
         and layer.state_bytes is None
-        and type(mix) is LinearMix
+        and type(mix) in (LinearMix, ConcatMix)
         and not (mix.dropout and mix.training)
         and is_untouched(mix)
         and (mix.lin is None or is_plain(mix.lin))

@@ -1,0 +1,126 @@
+"""STAFormer: STA blocks, one upon the other, from features to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import _check
+from ..graph import Graph
+from ..ops.kernels.cuda import fills_gpu
+from .block import STABlock
+from .features import Features, as_features, dropped
+from .linear import Linear
+from .parts import reset_children
+
+MOST_LAYERS = 1000
+JUMPS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
+    "last": lambda blocks: blocks[-1],
+    "sum": lambda blocks: torch.stack([*blocks]).sum(0),
+    "max": lambda blocks: torch.stack([*blocks]).amax(0),
+    "concat": lambda blocks: torch.cat([*blocks], -1),
+}
+"""Jumping connections: what the last map sees of the blocks' outputs [N, hidden]."""
+
+
+class STAFormer(nn.Module):
+    r"""A deep network of subtree attention: L blocks of K hops see L K hops far.
+
+    .. math::
+        H_0 = X \ \mathrm{or}\ \mathrm{dropout}(\mathrm{relu}(X W)), \qquad
+        H_l = \mathrm{STABlock}(H_{l-1}), \qquad
+        O = \mathrm{jump}(H_1, \ldots, H_L) W_O + b
+
+    Args:
+        in_channels: columns of x; -1 takes them from the first x that comes.
+        hidden_channels: width of the blocks; heads must divide it.
+        out_channels: columns of the result: classes, or whatever is predicted.
+        layers: L, the number of blocks.
+        hops: K, of each block.
+        heads: H, of each block.
+        dropout: in the blocks.
+        input_dropout: on what the first block sees.
+        input_projection: a linear map with ReLU before the first block. A wide x then is read once
+            instead of by every map of the first block.
+        jumping: `"last"`, `"sum"`, `"max"` or `"concat"` of the blocks' outputs.
+        transition: how messages walk, as in :class:`Graph`, like `self_loops`.
+        options: any other of :class:`STABlock`, and of the :class:`STAConv` in it.
+
+    Shapes:
+        - x: `[N, in_channels]`, dense or sparse (`torch.sparse_csr`, :class:`SparseFeatures`)
+        - result: `[N, out_channels]`
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        layers: int = 3,
+        hops: int = 2,
+        heads: int = 2,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        input_projection: bool = False,
+        jumping: str = "last",
+        transition: str | None = "sym",
+        self_loops: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        width = _check.integer("hidden_channels", hidden_channels, 1)
+        count = _check.integer("layers", layers, 1, MOST_LAYERS)
+        self.input_dropout = _check.number("input_dropout", input_dropout, below=1)
+        self.jumping = _check.known("jumping", jumping, JUMPS)
+        projected = _check.flag("input_projection", input_projection)
+        self.lin_in = Linear(in_channels, width) if projected else None
+        widths = [width if projected else in_channels, *[width] * (count - 1)]
+        how = {"transition": transition, "self_loops": self_loops, "dropout": dropout, **options}
+        self.blocks = nn.ModuleList(STABlock(each, width, hops, heads, **how) for each in widths)
+        last = count * width if jumping == "concat" else width
+        self.lin_out = Linear(last, out_channels)
+
+    def reset_parameters(self) -> None:
+        """Back to fresh initial values."""
+        reset_children(self)
+
+    def no_weight_decay(self) -> Iterator[nn.Parameter]:
+        """Hop weights, gates and betas: not to be decayed."""
+        for block in self.blocks:
+            yield from block.no_weight_decay()
+
+    def fills_gpu(self, graph: Graph) -> bool:
+        """Whether a hop over this graph fills a GPU: then nothing gains by running beside it."""
+        conv = self.blocks[-1].conv
+        channels = conv.heads * conv.key_channels
+        return fills_gpu(graph.num_edges, channels, conv.value_channels)
+
+    def hidden(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
+        """What the last map sees, [N, hidden_channels] (L times as wide with `"concat"`)."""
+        x = as_features(x)
+        if self.lin_in is not None:
+            x = F.relu(self.lin_in(x))
+        x = dropped(x, self.input_dropout, self.training)
+        outputs: list[Tensor] = []
+        for block in self.blocks:
+            x = block(x, edge_index, *rest, **more)
+            outputs.append(x)
+        return JUMPS[self.jumping](outputs)
+
+    def forward(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
+        """Outputs [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
+        return self.lin_out(self.hidden(x, edge_index, *rest, **more))
+
+    def __repr__(self) -> str:
+        first = self.blocks[0].conv
+        sizes = first.lin_query.in_channels, first.out_channels, self.lin_out.out_channels
+        if self.lin_in is not None:
+            sizes = self.lin_in.in_channels, *sizes[1:]
+        return (
+            f"{type(self).__name__}({', '.join(map(str, sizes))}, layers={len(self.blocks)}, "
+            f"hops={first.hops}, heads={first.heads})"
+        )
