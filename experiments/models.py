@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from subtree_attention import feature_maps
-from subtree_attention.config import MODELS, Settings, STAGNNSettings
+from subtree_attention.config import MODELS, Settings, STAGNNSettings, like
 from subtree_attention.feature_maps import FeatureMap
 from subtree_attention.graph import Graph
 from subtree_attention.nn import BUILDERS, HeadMix, Linear, global_attention, project
@@ -89,23 +89,18 @@ class _GlobalConv(nn.Module):
         return self.head_mix(everywhere).to(value.dtype)
 
 
-def _as_of_stagnn(name: str) -> Any:
-    about = next(about for about in fields(STAGNNSettings) if about.name == name)
-    return field(default=about.default, metadata=about.metadata)
-
-
 @dataclass(frozen=True)
 class GlobalAttentionSettings(Settings):
     """The options of `GlobalAttentionGNN`: those of STAGNN that have nothing to do with hops."""
 
     name: ClassVar[str] = "global-attention"
     title: ClassVar[str] = "global attention"
-    hidden_channels: int = _as_of_stagnn("hidden_channels")
-    heads: int = _as_of_stagnn("heads")
-    dropout: float = _as_of_stagnn("dropout")
-    feature_map: str = _as_of_stagnn("feature_map")
-    head_mix: str = _as_of_stagnn("head_mix")
-    eps: float = _as_of_stagnn("eps")
+    hidden_channels: int = like(STAGNNSettings, "hidden_channels")
+    heads: int = like(STAGNNSettings, "heads")
+    dropout: float = like(STAGNNSettings, "dropout")
+    feature_map: str = like(STAGNNSettings, "feature_map")
+    head_mix: str = like(STAGNNSettings, "head_mix")
+    eps: float = like(STAGNNSettings, "eps")
 
     @classmethod
     def of(cls, settings: STAGNNSettings) -> GlobalAttentionSettings:

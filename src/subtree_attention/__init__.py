@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .explanations.pyg import STAExplainer as STAExplainer
     from .graph import Graph as Graph
     from .nn import STAGNN as STAGNN
+    from .nn import STABlock as STABlock
     from .nn import STAConv as STAConv
+    from .nn import STAFormer as STAFormer
     from .nn import aggregation as aggregation
     from .nn import global_attention as global_attention
     from .ops import attention as attention
@@ -43,8 +45,10 @@ _HOMES = {
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",
+    "STABlock": "nn",
     "STAConv": "nn",
     "STAExplainer": "explanations.pyg",
+    "STAFormer": "nn",
     "SavedRun": "runs",
     "aggregation": "nn",
     "attention": "ops",

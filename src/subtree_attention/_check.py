@@ -21,6 +21,7 @@ MOST = 2**31 - 1
 """Of any count. Where no tensor proves how many there are, the lower ceilings below hold: in calls,
 in configurations and in files alike, so that a number alone cannot ask for all memory."""
 MOST_HOPS = 10_000
+MOST_LAYERS = 1_000
 MOST_EIGENVECTORS = 1_000
 MOST_RUNS = 10_000
 MOST_EPOCHS = 200_000  # their lines are files that are still read, see `io.MOST_BYTES`

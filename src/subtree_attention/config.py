@@ -37,6 +37,12 @@ def option(
     return field(default=default, metadata=about)
 
 
+def like(kind: type[Settings], name: str, default: Any = None) -> Any:
+    """A field as another class of settings has it, with a default of its own if one is given."""
+    about = kind.__dataclass_fields__[name]
+    return field(default=about.default if default is None else default, metadata=about.metadata)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Some settings that are checked when they are made, each by what its option says."""
@@ -167,6 +173,76 @@ class STAGNNSettings(Settings):
 
 
 @dataclass(frozen=True)
+class STAFormerSettings(Settings):
+    """The options of :class:`subtree_attention.STAFormer`: blocks of subtree attention."""
+
+    name: ClassVar[str] = "staformer"
+    title: ClassVar[str] = "STAFormer"
+    hidden_channels: int = like(STAGNNSettings, "hidden_channels", 128)
+    layers: int = option(3, "Blocks, one upon the other", least=1, most=_check.MOST_LAYERS)
+    hops: int = like(STAGNNSettings, "hops", 2)
+    heads: int = like(STAGNNSettings, "heads", 2)
+    key_channels: int = option(8, "Channels of a query or key, per head.", least=1)
+    dropout: float = option(0.2, "Dropout in the blocks.", below=1)
+    input_dropout: float = option(0.0, "Dropout on what the first block sees.", below=1)
+    input_projection: bool = option(False, "A linear map with ReLU before the first block.")
+    norm: str = option(
+        "layer",
+        "In every block",
+        words={
+            "layer": "each node by itself (layer norm)",
+            "batch": "each channel over the nodes (batch norm)",
+            "none": "not normalised",
+        },
+    )
+    residual: str = option(
+        "linear",
+        "Around the attention of a block",
+        words={
+            "linear": "a linear map of its input is added",
+            "identity": "its input is added",
+            "none": "nothing is added",
+        },
+    )
+    feed_forward: int = option(
+        0, "Feed-forward part of a block, times as wide as the block; 0 for none", most=16
+    )
+    jumping: str = option(
+        "last",
+        "What the output sees of the blocks",
+        words={
+            "last": "the last block",
+            "sum": "the sum of all blocks",
+            "max": "the largest of all blocks in each channel",
+            "concat": "all blocks side by side",
+        },
+    )
+    readout: str = option(
+        "power",
+        "Over what a level is divided by",
+        words={
+            "mean": "over the sum of its weights, a mean",
+            "sum": "as they are, a sum",
+            "power": "over a learned power of the sum of its weights, between sum and mean",
+        },
+    )
+    feature_map: str = like(STAGNNSettings, "feature_map", "unit")
+    transition: str = like(STAGNNSettings, "transition", "sym")
+    self_loops: bool = option(True, "A loop at every node that has none.")
+    gate: str = like(STAGNNSettings, "gate", "plain")
+    global_attention: bool = like(STAGNNSettings, "global_attention", False)
+    eps: float = like(STAGNNSettings, "eps", 1e-6)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden_channels % self.heads:
+            raise ValueError(
+                f"heads={self.heads} do not divide hidden_channels={self.hidden_channels}: the "
+                "heads of a block stand side by side"
+            )
+
+
+@dataclass(frozen=True)
 class TaskSettings(Settings):
     """What all tasks have: a metric that models are chosen by, and a word for the command line."""
 
@@ -282,7 +358,10 @@ class FitSettings(Settings):
     )
 
 
-MODELS: dict[str, type[Settings]] = {STAGNNSettings.name: STAGNNSettings}
+MODELS: dict[str, type[Settings]] = {
+    STAGNNSettings.name: STAGNNSettings,
+    STAFormerSettings.name: STAFormerSettings,
+}
 """The settings of each model, by its name."""
 TASKS: dict[str, type[TaskSettings]] = {
     kind.name: kind for kind in (NodeClassification, LinkPrediction, GraphClassification)
@@ -333,19 +412,31 @@ class Config:
     def replace(self, **changes: Any) -> Config:
         """This configuration with some settings changed, by their plain names: `hops=5`.
 
-        `task="regression"` is another task, whose settings are its defaults.
+        `task="regression"` is another task and `model="staformer"` another model, whose settings
+        are its defaults.
         """
         parts: dict[str, Any] = dict(self.parts())
+        if "model" in changes:
+            chosen = changes.pop("model")
+            model = MODELS[_check.known("model", getattr(chosen, "name", chosen), MODELS)]
+            parts["model"] = self.model if type(self.model) is model else model()
         if "task" in changes:
             kind = task_named(changes.pop("task"))
             parts["task"] = self.task if type(self.task) is kind else kind()
         owner = {about.name: part for part, some in parts.items() for about in fields(some)}
         for name in changes:
+            self._refuse_of_another(name, owner)
             _check.known("setting", name, owner)
         for part, some in parts.items():
             own = {name: value for name, value in changes.items() if owner[name] == part}
             parts[part] = replace(some, **own) if own else some
         return Config(**parts)
+
+    def _refuse_of_another(self, name: str, owner: Mapping[str, str]) -> None:
+        """A setting that only another model has: say which."""
+        has = [kind.name for kind in MODELS.values() if name in kind.__dataclass_fields__]
+        if name not in owner and has:
+            raise ValueError(f"{name} is a setting of {' and '.join(has)}: model='{has[0]}'")
 
     def parts(self) -> Iterator[tuple[str, Settings]]:
         """data, model, task and fit, by name."""
@@ -355,6 +446,12 @@ class Config:
     def transition(self) -> str:
         """How messages walk; the paper's way for a model that has no say in it."""
         return getattr(self.model, "transition", "rw")
+
+    @property
+    def walk(self) -> dict[str, Any]:
+        """What a Graph is made with: the transition, and whether every node gets a loop."""
+        loops = getattr(self.model, "self_loops", False)
+        return {"transition": self.transition, "self_loops": loops}
 
     @property
     def walks(self) -> bool:

@@ -1,11 +1,13 @@
 """Layers and models: the STA layer, what it is made of, global attention, and STAGNN."""
 
 from .aggregation import HopAggregation
+from .block import STABlock
 from .conv import STAConv
 from .decoder import LinkNetwork, PairDecoder
 from .edges import EdgeGate
 from .everywhere import GlobalAttention, global_attention
 from .features import SparseFeatures, as_features
+from .former import STAFormer
 from .heads import HeadGate, HeadMix
 from .linear import Linear, project
 from .models import BUILDERS, STAGNN, build, parameter_groups, set_states
@@ -25,7 +27,9 @@ __all__ = [
     "LinkNetwork",
     "PairDecoder",
     "Readout",
+    "STABlock",
     "STAConv",
+    "STAFormer",
     "SparseFeatures",
     "as_features",
     "build",

@@ -17,7 +17,6 @@ from .features import Features, as_features, dropped
 from .linear import Linear
 from .parts import reset_children
 
-MOST_LAYERS = 1000
 JUMPS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
     "last": lambda blocks: blocks[-1],
     "sum": lambda blocks: torch.stack([*blocks]).sum(0),
@@ -73,7 +72,7 @@ class STAFormer(nn.Module):
     ) -> None:
         super().__init__()
         width = _check.integer("hidden_channels", hidden_channels, 1)
-        count = _check.integer("layers", layers, 1, MOST_LAYERS)
+        count = _check.integer("layers", layers, 1, _check.MOST_LAYERS)
         self.input_dropout = _check.number("input_dropout", input_dropout, below=1)
         self.jumping = _check.known("jumping", jumping, JUMPS)
         projected = _check.flag("input_projection", input_projection)

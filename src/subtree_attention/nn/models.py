@@ -17,6 +17,7 @@ from ..ops.dropout import drop
 from ..ops.kernels.cuda import fills_gpu
 from .conv import STAConv
 from .features import Features, as_features
+from .former import STAFormer
 from .heads import per_head
 from .linear import Linear
 from .parts import reset_children
@@ -120,7 +121,7 @@ class STAGNN(nn.Module):
         )
 
 
-BUILDERS: dict[str, Callable[..., nn.Module]] = {"stagnn": STAGNN}
+BUILDERS: dict[str, Callable[..., nn.Module]] = {"stagnn": STAGNN, "staformer": STAFormer}
 """Models by the name that a configuration gives them."""
 
 

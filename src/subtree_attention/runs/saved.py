@@ -132,7 +132,7 @@ class SavedRun:
     @cached_property
     def graph(self) -> Graph:
         """What its model walks on."""
-        return Graph.from_data(self.problem.dataset, self.config.transition).to(self.device)
+        return Graph.from_data(self.problem.dataset, **self.config.walk).to(self.device)
 
     @cached_property
     def logits(self) -> np.ndarray:

@@ -94,7 +94,7 @@ class Material:
         )
 
     def _graph_of(self, dataset: Dataset) -> Graph:
-        return Graph.from_data(dataset, self.config.transition).to(self.device)
+        return Graph.from_data(dataset, **self.config.walk).to(self.device)
 
 
 class Run:
