@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 
-from ..config import TASKS, DataSettings, FitSettings, Settings, STAGNNSettings
+from ..config import MODELS, TASKS, DataSettings, FitSettings, Settings
 
 if TYPE_CHECKING:
     from ..train.watch import Watch
@@ -107,14 +107,13 @@ def setting_options(kind: type[Settings], panel: str) -> Options:
     }
 
 
-def task_options(panel: str) -> Options:
-    """The task, and an option for each setting that any task has."""
+def any_of(name: str, help: str, kinds: Mapping[str, type[Settings]], panel: str) -> Options:
+    """Which of several kinds of settings, by a word, and an option for each that any of them has."""
     made: Options = {}
-    for kind in TASKS.values():
-        for name, found in setting_options(kind, panel).items():
-            made.setdefault(name, found)
-    words = ", ".join(kind.word for kind in TASKS.values())
-    return {"task": option(str, f"What is learnt: {words}.", panel=panel), **made}
+    for kind in kinds.values():
+        for each, found in setting_options(kind, panel).items():
+            made.setdefault(each, found)
+    return {name: option(str, f"{help}: {', '.join(kinds)}.", panel=panel), **made}
 
 
 def _help(about: Any) -> str:
@@ -128,9 +127,9 @@ def _help(about: Any) -> str:
 TRAINING = "Training (default: the graph's recipe)"
 SETTINGS: Options = {
     **setting_options(FitSettings, TRAINING),
-    **task_options(TRAINING),
+    **any_of("task", "What is learnt", {kind.word: kind for kind in TASKS.values()}, TRAINING),
     **setting_options(DataSettings, TRAINING),
-    **setting_options(STAGNNSettings, "Model (default: the graph's recipe)"),
+    **any_of("model", "What is trained", MODELS, "Model (default: the graph's recipe)"),
 }
 
 
