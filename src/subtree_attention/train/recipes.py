@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..config import Config, task_named
+from .. import _check
+from ..config import MODELS, Config, STAGNNSettings, task_named
 from ..datasets import Dataset, as_dataset, info
 
+STAGNN = STAGNNSettings.name
 _PROTOCOL: dict[str, dict[str, Any]] = {
     "A": {"split": "A", "runs": 5},
     "B": {"split": "B", "runs": 10},
@@ -50,6 +52,26 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 """Task -> settings on a graph whose recipe is for another task."""
 
+DEEP: dict[str, dict[str, Any]] = {
+    "computer": {"hidden_channels": 512, "residual": "none", "dropout": 0.5, "weight_decay": 5e-5},
+    "photo": {"hidden_channels": 64, "weight_decay": 5e-5},
+    "cs": {"hidden_channels": 512, "layers": 2, "hops": 1, "dropout": 0.3},
+    "physics": {"hidden_channels": 64, "layers": 2, "hops": 1, "dropout": 0.3},
+    "minesweeper": {
+        "hidden_channels": 64,
+        "layers": 12,
+        "hops": 1,
+        "norm": "batch",
+        "lr": 0.01,
+        "weight_decay": 0.0,
+        "epochs": 2000,
+        "patience": 500,
+    },
+}
+"""As `RECIPES`, of the deep model; other graphs take what `DEEP_COMMON` says."""
+DEEP_COMMON: dict[str, Any] = {"encoding": 0, "lr": 0.001, "epochs": 1000, "patience": 200}
+DEEP_TASKS: dict[str, dict[str, Any]] = {"link-prediction": {"weight_decay": 0.0}}
+
 SIZES: list[tuple[float, dict[str, Any]]] = [
     (5_000, {"hops": 5, "dropout": 0.4, "runs": 5, "epochs": 1000, "patience": 100}),
     (100_000, {"hops": 5, "dropout": 0.2, "runs": 3, "epochs": 1000, "patience": 100}),
@@ -71,24 +93,28 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
     Args:
         graph: a name in `subtree_attention.datasets`, or a graph of one's own (`from_tables`, or a
             PyG `Data`), whose settings go by its size.
-        changes: settings by their plain names; of one's own graph also its name, `graph="papers"`.
+        changes: settings by their plain names; of one's own graph also its name, `graph="papers"`;
+            `model="staformer"` is the deep model, with settings of its own.
     """
+    model = _check.known("model", changes.get("model", STAGNN), MODELS)
     if not isinstance(graph, str):
-        return _for_task(by_size(as_dataset(graph)), changes)
+        return _for_task(by_size(as_dataset(graph), model), changes)
     known = info(graph)  # refuses an unknown name
-    settings = {"metric": known.metric, **_PROTOCOL[known.protocol], **RECIPES[known.name]}
+    own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
     task = {"task": "graph-classification"} if known.num_graphs else {}
+    settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
     return _for_task(Config.of(known.name, **task, **settings), changes)
 
 
 def _for_task(config: Config, changes: dict[str, Any]) -> Config:
     """The configuration with changes; another task than the data's own has settings of its own."""
     task = task_named(changes.get("task", config.task.name))
-    own = {} if task.name == config.task.name else TASKS.get(task.name, {})
+    of_tasks = TASKS if config.model.name == STAGNN else DEEP_TASKS
+    own = {} if task.name == config.task.name else of_tasks.get(task.name, {})
     return config.replace(**{"task": task.name, **own, **changes})
 
 
-def by_size(dataset: Dataset) -> Config:
+def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     """The configuration for a graph of one's own: a first result without knowing any setting.
 
     They lie in the middle of the paper's grid; `sta tune` and `sta train --tune` find better ones.
@@ -96,10 +122,19 @@ def by_size(dataset: Dataset) -> Config:
     use on new nodes.
     """
     settings = next(values for most, values in SIZES if dataset.num_nodes <= most)
-    bytes_per_channel = 4 * dataset.num_nodes * dataset.num_classes
-    fitting = [width for width in WIDTHS if width * bytes_per_channel <= STATE_BYTES]
-    hidden = max(fitting, default=min(WIDTHS))
-    task = {"task": "graph-classification"} if dataset.batch is not None else {}
-    config = Config.of(dataset.name, **task, encoding=0, hidden_channels=hidden, **settings)
+        return _for_task(by_size(as_dataset(graph), model), changes)
+    known = info(graph)  # refuses an unknown name
+    own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
+    task = {"task": "graph-classification"} if known.num_graphs else {}
+    settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
+    return _for_task(Config.of(known.name, **task, **settings), changes)
+
+
+def _for_task(config: Config, changes: dict[str, Any]) -> Config:
+    """The configuration with changes; another task than the data's own has settings of its own."""
+    task = task_named(changes.get("task", config.task.name))
+    of_tasks = TASKS if config.model.name == STAGNN else DEEP_TASKS
+    own = {} if task.name == config.task.name else of_tasks.get(task.name, {})
+    return config.replace(**{"task": task.name, **own, **changes})
     # A split of its own is one split: runs on it differ by their start only.
     return config.replace(split="own", runs=1) if "own" in dataset.splits else config
