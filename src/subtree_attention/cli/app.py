@@ -108,7 +108,7 @@ def setting_options(kind: type[Settings], panel: str) -> Options:
 
 
 def any_of(name: str, help: str, kinds: Mapping[str, type[Settings]], panel: str) -> Options:
-    """Which of several kinds of settings, by a word, and an option for each that any of them has."""
+    """Which kind of settings, by a word, and an option for each setting that any of them has."""
     made: Options = {}
     for kind in kinds.values():
         for each, found in setting_options(kind, panel).items():
