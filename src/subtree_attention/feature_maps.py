@@ -124,9 +124,11 @@ def is_softmax(feature_map: str | FeatureMap) -> bool:
     return feature_map is softmax or (isinstance(feature_map, str) and feature_map == "softmax")
 
 
-def is_elu(feature_map: str | FeatureMap) -> bool:
-    """Whether this is elu(x) + 1, by name or as `build` gives it: some kernels know it."""
-    return feature_map is elu or (isinstance(feature_map, str) and feature_map == "elu")
+def name_of(feature_map: str | FeatureMap) -> str:
+    """The name of a map that is plain and ours, by name or as `build` gives it; "" of others."""
+    if isinstance(feature_map, str):
+        return feature_map
+    return next((name for name, plain in _PLAIN.items() if plain is feature_map), "")
 
 
 class _RandomFeatures(nn.Module):
@@ -193,14 +195,18 @@ class RBFFeatures(_RandomFeatures):
     norm_factor = 1.0
 
 
+_PLAIN: dict[str, FeatureMap] = {"elu": elu, "relu": relu, "softplus": softplus, "unit": unit}
+
+
+def _whatever_the_width(plain: FeatureMap) -> Callable[[int], FeatureMap]:
+    return lambda channels: plain
+
+
 FEATURE_MAPS: dict[str, Callable[[int], FeatureMap]] = {
-    "elu": lambda channels: elu,
-    "relu": lambda channels: relu,
-    "softplus": lambda channels: softplus,
-    "unit": lambda channels: unit,
+    **{name: _whatever_the_width(plain) for name, plain in _PLAIN.items()},
     "softmax-features": SoftmaxFeatures,
     "rbf-features": RBFFeatures,
-    "softmax": lambda channels: softmax,
+    "softmax": _whatever_the_width(softmax),
 }
 """Name -> a function that makes the map for keys of the given width."""
 
@@ -236,7 +242,7 @@ def build(feature_map: str | FeatureMap, channels: int) -> FeatureMap:
 def built_in(feature_map: str | FeatureMap) -> bool:
     """Whether a map is one of ours, which are never negative."""
     ours = isinstance(feature_map, str | _RandomFeatures)
-    return ours or feature_map in (elu, relu, softplus, unit)
+    return ours or feature_map in _PLAIN.values()
 
 
 def fixed(feature_map: str | FeatureMap) -> FeatureMap:

@@ -82,16 +82,30 @@ def dot_kept(macros, *, states, others, dot, first_column, adds, num_states, **r
 def prepare(macros, *, query, key, value, phi_query, phi_key, ones, **rest):
     for given, row in ((query, "query_row"), (key, "key_row"), (value, "value_row")):
         assert given.stride() == (rest[row], given.size(2), 1) or given.size(1) == 1
-    if macros["ELU"]:
+    if macros["MAP"]:
         for given, mapped in ((query, phi_query), (key, phi_key)):
-            mapped.copy_(torch.where(given > 0, given + 1, given.exp()))
+            mapped.copy_(_raw(given) / (_length(given) if macros["MAP"] == UNIT else 1))
     ones[..., : value.size(-1)] = value
     ones[..., value.size(-1)] = 1
 
 
-def unmap(macros, *, dot, dot_planes, phi, grad_phi, **rest):
+UNIT = ends.MAPS.index("unit")
+
+
+def _raw(given):
+    return torch.where(given > 0, given + 1, given.exp())
+
+
+def _length(given):
+    return _raw(given).norm(dim=-1, keepdim=True).clamp(min=1e-30)
+
+
+def unmap(macros, *, dot, dot_planes, phi, given, grad_phi, **rest):
+    assert given.stride() == (rest["given_row"], given.size(2), 1) or given.size(1) == 1
     grad = dot[:dot_planes].sum(0)
-    grad_phi.copy_(grad * phi.clamp(max=1) if macros["ELU"] else grad)
+    if macros["MAP"] == UNIT:
+        grad = (grad - (grad * phi).sum(-1, keepdim=True) * phi) / _length(given)
+    grad_phi.copy_(grad * _raw(given).clamp(max=1) if macros["MAP"] else grad)
 
 
 def combine(macros, *, ones, readouts, hop_weights, beta, out, eps, hops, first_hop, **rest):

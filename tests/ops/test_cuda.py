@@ -77,11 +77,11 @@ class TestWithoutAGPU:
         for factors in (False, True):
             compiled(make_layout(shape, factors, *(getattr(torch, name) for name in dtypes)))
 
-    @pytest.mark.parametrize("elu", [False, True])
-    def test_the_ends_compile(self, elu):
+    @pytest.mark.parametrize("phi", ends.MAPS)
+    def test_the_ends_compile(self, phi):
         needs_nvrtc()
         source = files(cuda).joinpath("ends.cu").read_text()
-        macros = dict(ends.macros(torch.float64, 3, 7, 5, 4, elu))
+        macros = dict(ends.macros(torch.float64, 3, 7, 5, 4, phi))
         code = compiler.compile_source(source, macros, "90")[0]
         assert all(name in code for name in (b"prepare", b"unmap", b"sum_products"))
 
@@ -138,17 +138,17 @@ class TestWithoutAGPU:
 class TestTheHostSide:
     """What is launched, on which columns and into which memory, with kernels in plain torch."""
 
-    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize(("weighted", "phi"), [(False, ""), (True, "elu"), (True, "unit")])
     @pytest.mark.parametrize("hops", [0, 1, 2, 3, 5, 20])
     @pytest.mark.parametrize("block", [1, 2**26])
     @pytest.mark.parametrize(("filling", "share"), [(0, 0.0), (0, 10.0), (2**28, 0.1)])
-    def test_output_and_gradients(self, weighted, hops, block, filling, share, monkeypatch):
+    def test_output_and_gradients(self, weighted, phi, hops, block, filling, share, monkeypatch):
         monkeypatch.setattr(cuda, "BLOCK_BYTES", block)
         monkeypatch.setattr(cuda, "FILLING_BYTES", filling)
         monkeypatch.setattr(cuda, "KEPT_SHARE", share)
         launched = emulate(monkeypatch, capturing=block == 1)  # then two walks run side by side
         inputs = random_inputs(30, 3, hops if weighted else None, (8, 25))
-        out, wanted = emulated(inputs, hops, phi="elu" if weighted else "")
+        out, wanted = emulated(inputs, hops, phi=phi)
         assert_all_close(
             output_and_gradients(out, inputs.all()),
             output_and_gradients(wanted, inputs.all()),
@@ -197,12 +197,12 @@ def emulated(
     inputs, hops: int, states: str = "full", nodes: int = 30, phi: str = ""
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The output of the backend with emulated kernels, and what is wanted."""
-    walked, elu = Graph(random_edges(nodes, 200).index, nodes), make_map("elu", 1)
+    walked, mapped = Graph(random_edges(nodes, 200).index, nodes), make_map(phi or "elu", 1)
     query, key = inputs.query, inputs.key
-    given = (query, key) if phi else (elu(query), elu(key))
+    given = (query, key) if phi else (mapped(query), mapped(key))
     how = walked, hops, 1e-6, "cuda", states, None, phi
     out = library.run(*given, inputs.value, inputs.hop_weights, *how)
-    return out, reference(inputs, walked, hops, kernel_similarity(elu), 1e-6)
+    return out, reference(inputs, walked, hops, kernel_similarity(mapped), 1e-6)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -216,11 +216,12 @@ def hub_graph(num_nodes: int = 60) -> Graph:
     return Graph(torch.cat([index, hub, hub.flip(0)], dim=1), num_nodes).to("cuda")
 
 
-def both(inputs, walked: Graph, hops: int, backend: str, **options):
+def both(inputs, walked: Graph, hops: int, backend: str, phi: str = "elu", **options):
     """Output and every gradient, of the backend and of the definition."""
+    options["feature_map"] = phi
     query, key, value, weights = inputs.query, inputs.key, inputs.value, inputs.hop_weights
     out = subtree_attention(query, key, value, walked, hops, weights, backend=backend, **options)
-    wanted = reference(inputs, walked, hops, kernel_similarity(make_map("elu", 1)), 1e-6)
+    wanted = reference(inputs, walked, hops, kernel_similarity(make_map(phi, 1)), 1e-6)
     return output_and_gradients(out, inputs.all()), output_and_gradients(wanted, inputs.all())
 
 
@@ -228,10 +229,11 @@ def both(inputs, walked: Graph, hops: int, backend: str, **options):
 class TestOnAGPU:
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
     @pytest.mark.parametrize("hops", [1, 2, 4])
-    def test_every_shape_equals_the_definition(self, shape, hops):
+    @pytest.mark.parametrize("phi", cuda.CudaKernel.maps)
+    def test_every_shape_equals_the_definition(self, shape, hops, phi):
         heads, channels, width = shape
         inputs = random_inputs(60, heads, hops, (channels, width - 1)).to("cuda")
-        assert_all_close(*both(inputs, hub_graph(), hops, "cuda"), FLOAT64_ERROR)
+        assert_all_close(*both(inputs, hub_graph(), hops, "cuda", phi), FLOAT64_ERROR)
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("hops", [3, 20])

@@ -101,7 +101,7 @@ def _is_plain(layer: STAConv) -> bool:
         and is_plain(layer.lin_key)
         and is_plain(layer.lin_value)
         and type(layer.aggregation) in (GPR, Sum)
-        and feature_maps.is_elu(layer.feature_map)
+        and feature_maps.name_of(layer.feature_map) == "elu"
     )
 
 

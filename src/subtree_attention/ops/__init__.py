@@ -182,8 +182,8 @@ def attend(
                 return edges.attend(*how, entries.to(value.dtype), backend, state_bytes)
             return softmax.softmax_attention(*how) if exact else exported.walk(*how)
         chosen, phi = backends.choose(backend, value.device, value.dtype), ""
-        if feature_maps.is_elu(feature_map) and "elu" in backends.BACKENDS[chosen].maps:
-            phi = "elu"
+        if (name := feature_maps.name_of(feature_map)) in backends.BACKENDS[chosen].maps:
+            phi = name
         else:
             query, key = map_features(feature_map, query, key)
         options = graph, hops, eps, chosen, states, state_bytes, phi, gate, beta

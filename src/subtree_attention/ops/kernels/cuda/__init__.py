@@ -29,7 +29,7 @@ from ....graph import Graph
 from .. import Exchange, Kept, Kernel, Operands, Pass, Place, Sizes
 from . import launch, tape
 from .compiler import nvrtc
-from .ends import Dots, Ends, aligned
+from .ends import MAPS, Dots, Ends, aligned
 from .layout import Layout, lay_out, padded
 from .schedule import Scheduled, graph_schedule
 
@@ -91,7 +91,7 @@ class CudaKernel(Kernel):
         "everything that is made of a row fused into the walk, compiled by NVRTC; NVIDIA GPU, "
         "float32 and float64"
     )
-    maps = ("elu",)
+    maps = MAPS[1:]
     gates = takes_rows_apart = True
 
     @staticmethod
@@ -223,13 +223,13 @@ class CudaKernel(Kernel):
         self.dot_key = self.dots()
 
     def _unmap_query(self) -> None:
-        self.ends.unmap(self.dot_query, self.query, self.grads.query)
+        self.ends.unmap_query(self.dot_query, self.grads.query)
         del self.dot_query
 
     def gradients(self) -> tuple[Tensor, ...]:
         if self.beside:
             self._unmap_query()
-        self.ends.unmap(self.dot_key, self.key, self.grads.key)
+        self.ends.unmap_key(self.dot_key, self.grads.key)
         found = self.grads
         return found.query, found.key, found.value, *found.others
 

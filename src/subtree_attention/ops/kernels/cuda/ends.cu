@@ -3,12 +3,13 @@
 // gradients of both.
 //
 // Given on the compiler's command line: REAL, HEADS, CHANNELS (d), WIDTH (c + 1), PADDED (WIDTH in
-// whole quads), GROUP (lanes that share a row in the backward pass, a power of two), ELU (the feature
-// map is applied here; otherwise queries and keys come mapped).
+// whole quads), GROUP (lanes that share a row in the backward pass, a power of two), MAP (the feature
+// map that is applied here, ELU or UNIT; otherwise queries and keys come mapped).
 
 typedef REAL real;
 constexpr int VALUES = WIDTH - 1;  // c
 constexpr int ROW = HEADS * CHANNELS;
+constexpr int ELU = 1, UNIT = 2;  // elu(x) + 1, and the same over its length
 
 struct Ends {
   const real* query;        // [N, H, d], rows query_row apart
@@ -34,6 +35,7 @@ struct Ends {
   real* grad_logits;        // [K, H]
   const real* dot;          // [dot_planes, N, H, d], the gradient of phi in slices
   const real* phi;          // [N, H, d]
+  const real* given;        // [N, H, d], rows given_row apart, which became phi
   real* grad_phi;           // [N, H, d], rows grad_row apart, the gradient of what was mapped
   double eps;
   int hops;
@@ -46,14 +48,26 @@ struct Ends {
   int value_row;
   int grad_row;
   int dot_planes;
+  int given_row;
 };
 
 // exp(x) up to 0 and x + 1 above, each by itself: elu(x) + 1 would lose exp(x) beside its 1.
 __device__ real mapped(real x) { return x > 0 ? x + 1 : exp(x); }
 
+// The length of mapped x [d], never 0.
+__device__ real length(const real* x) {
+  real sum = 0;
+  for (int i = 0; i < CHANNELS; i++) {
+    const real phi = mapped(x[i]);
+    sum += phi * phi;
+  }
+  const real found = sqrt(sum);
+  return found < real(1e-30) ? real(1e-30) : found;  // NaN stays
+}
+
 // The first end; a thread an entry of phi_query, phi_key (if there is a map) and ones.
 extern "C" __global__ void prepare(const Ends a) {
-  constexpr int MAPPED = ELU ? 2 * ROW : 0, EACH = MAPPED + HEADS * PADDED;
+  constexpr int MAPPED = MAP ? 2 * ROW : 0, EACH = MAPPED + HEADS * PADDED;
   const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const size_t node = entry / EACH;
   if (node >= a.rows / HEADS) return;
@@ -62,7 +76,9 @@ extern "C" __global__ void prepare(const Ends a) {
     const bool is_key = at >= ROW;
     const int channel = is_key ? at - ROW : at;
     const real* row = is_key ? a.key + node * a.key_row : a.query + node * a.query_row;
-    (is_key ? a.phi_key : a.phi_query)[node * ROW + channel] = mapped(row[channel]);
+    real phi = mapped(row[channel]);
+    if (MAP == UNIT) phi /= length(row + channel / CHANNELS * CHANNELS);
+    (is_key ? a.phi_key : a.phi_query)[node * ROW + channel] = phi;
   } else {
     const int column = at - MAPPED, head = column / PADDED, x = column % PADDED;
     const real* row = a.value + node * a.value_row + head * VALUES;
@@ -70,18 +86,31 @@ extern "C" __global__ void prepare(const Ends a) {
   }
 }
 
-// The gradient of what was mapped: the slices of that of phi, added up, times phi', which phi tells.
-extern "C" __global__ void unmap(const Ends a) {
-  const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+// The gradient of phi at an entry: its slices, added up.
+__device__ real sliced(const Ends& a, size_t entry) {
   const size_t entries = size_t(a.rows) * CHANNELS;
-  if (entry >= entries) return;
   real sum = 0;
   for (int plane = 0; plane < a.dot_planes; plane++) sum += a.dot[plane * entries + entry];
-  if (ELU) {
+  return sum;
+}
+
+// The gradient of what was mapped; a thread an entry.
+extern "C" __global__ void unmap(const Ends a) {
+  const size_t entry = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (entry >= size_t(a.rows) * CHANNELS) return;
+  const size_t node = entry / ROW, first = entry - entry % CHANNELS;
+  real grad = sliced(a, entry);
+  if (MAP == ELU) {
     const real phi = a.phi[entry];
-    sum *= phi > 1 ? real(1) : phi;  // exp(x) below 0, where it is phi itself; 1 above; NaN stays
+    grad *= phi > 1 ? real(1) : phi;  // exp(x) below 0, where it is phi itself; 1 above; NaN stays
+  } else if (MAP == UNIT) {  // across phi only, which stays as long as it is
+    real along = 0;
+    for (size_t i = first; i < first + CHANNELS; i++) along += sliced(a, i) * a.phi[i];
+    const real* row = a.given + node * a.given_row;
+    const real raw = mapped(row[entry % ROW]);
+    grad = (grad - along * a.phi[entry]) / length(row + first % ROW) * (raw > 1 ? real(1) : raw);
   }
-  a.grad_phi[entry / ROW * a.grad_row + entry % ROW] = sum;
+  a.grad_phi[node * a.grad_row + entry % ROW] = grad;
 }
 
 __device__ real inverse(real denominator) {  // where no walk arrives, the level is 0

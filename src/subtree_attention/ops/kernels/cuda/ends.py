@@ -19,10 +19,13 @@ from .layout import padded
 _ARGUMENTS = launch.structure(  # as in ends.cu
     pointers="query key value phi_query phi_key ones ungated logits gated readouts hop_weights "
     "beta out grad grad_readouts grad_value products grad_weights beta_products grad_ungated "
-    "grad_logits dot phi grad_phi",
+    "grad_logits dot phi given grad_phi",
     doubles="eps",
-    ints="hops first_hop all_hops columns rows query_row key_row value_row grad_row dot_planes",
+    ints="hops first_hop all_hops columns rows query_row key_row value_row grad_row dot_planes "
+    "given_row",
 )
+MAPS = ("", "elu", "unit")
+"""Feature maps by their numbers in ends.cu; the first is none."""
 _REALS = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -64,18 +67,18 @@ class Ends:
         query, key, value = operands.query, operands.key, operands.value
         self.nodes, self.heads, self.values = value.shape
         self.width, self.rows = self.values + 1, self.nodes * self.heads
-        elu = operands.phi == "elu"
-        if not elu:
+        self.map = operands.phi
+        if not self.map:
             query, key = aligned(query), aligned(key)
         query, key, value = (_with_whole_rows(given) for given in (query, key, value))
         self.query, self.key = query, key
-        if elu:
+        if self.map:
             self.query, self.key = query.new_empty(query.shape), key.new_empty(key.shape)
         self.ones = value.new_empty(self.nodes, self.heads, padded(self.width))
         self.group = _group(self.values)
         sizes = self.heads, query.size(2), self.width, self.group
         self.kernels = launch.Bound(
-            _module(value.dtype, *sizes, elu, value.device),
+            _module(value.dtype, *sizes, self.map, value.device),
             _ARGUMENTS,
             ones=self.ones,
             eps=operands.eps,
@@ -85,8 +88,8 @@ class Ends:
         self.beta = None if operands.beta is None else operands.beta.contiguous()
         self.given_weights, self.gate = operands.hop_weights, operands.gate
         self.hop_weights = self._weigh()
-        entries = self.ones.numel() + (2 * query.numel() if elu else 0)
-        mapped: dict[str, Any] = {"phi_query": self.query, "phi_key": self.key} if elu else {}
+        entries = self.ones.numel() + (2 * query.numel() if self.map else 0)
+        mapped: dict[str, Any] = {"phi_query": self.query, "phi_key": self.key} if self.map else {}
         self._launch(
             "prepare",
             entries,
@@ -98,7 +101,7 @@ class Ends:
             value_row=value.stride(0),
             **mapped,
         )
-        self.mapped = elu
+        self.given_query, self.given_key = query, key
 
     def _weigh(self) -> Tensor | None:
         """Hop weights [K + 1, H], gated if there is a gate."""
@@ -181,9 +184,17 @@ class Ends:
         shape = self.nodes, self.heads
         return [part.view(*shape, width) for part, width in zip(parts, widths, strict=True)]
 
-    def unmap(self, dots: Dots, phi: Tensor, grad: Tensor) -> None:
-        """Put the gradient of what became `phi` into `grad`, both [N, H, d]."""
+    def unmap_query(self, dots: Dots, grad: Tensor) -> None:
+        """Put the gradient of the queries into `grad` [N, H, d]; `dots` is that of phi(q)."""
+        self._unmap(dots, self.query, self.given_query, grad)
+
+    def unmap_key(self, dots: Dots, grad: Tensor) -> None:
+        """As of the queries."""
+        self._unmap(dots, self.key, self.given_key, grad)
+
+    def _unmap(self, dots: Dots, phi: Tensor, given: Tensor, grad: Tensor) -> None:
         parts: dict[str, Any] = {"dot": dots.planes, "dot_planes": dots.filled, "phi": phi}
+        parts |= {"given": given, "given_row": given.stride(0)}
         self._launch("unmap", phi.numel(), **parts, grad_phi=grad, grad_row=grad.stride(0))
 
     def _launch(self, name: str, entries: int, times: int = 1, **parts: Any) -> None:
@@ -203,18 +214,18 @@ def _module(
     channels: int,
     width: int,
     group: int,
-    elu: bool,
+    map: str,
     device: torch.device,
 ) -> Module:
-    return launch.module("ends.cu", macros(dtype, heads, channels, width, group, elu), device)
+    return launch.module("ends.cu", macros(dtype, heads, channels, width, group, map), device)
 
 
 def macros(
-    dtype: torch.dtype, heads: int, channels: int, width: int, group: int, elu: bool
+    dtype: torch.dtype, heads: int, channels: int, width: int, group: int, map: str
 ) -> launch.Macros:
     """What the source is specialised by."""
     sizes = {"HEADS": heads, "CHANNELS": channels, "WIDTH": width, "PADDED": padded(width)}
-    return (("REAL", _REALS[dtype]), *sizes.items(), ("GROUP", group), ("ELU", int(elu)))
+    return (("REAL", _REALS[dtype]), *sizes.items(), ("GROUP", group), ("MAP", MAPS.index(map)))
 
 
 def _with_whole_rows(tensor: Tensor) -> Tensor:
