@@ -54,6 +54,8 @@ class STAFormer(nn.Module):
         - result: `[N, out_channels]`
     """
 
+    blocks: Any  # a ModuleList of STABlocks
+
     def __init__(
         self,
         in_channels: int,
@@ -104,11 +106,10 @@ class STAFormer(nn.Module):
         if self.lin_in is not None:
             x = F.relu(self.lin_in(x))
         x = dropped(x, self.input_dropout, self.training)
-        outputs: list[Tensor] = []
+        outputs: list[Any] = [x]
         for block in self.blocks:
-            x = block(x, edge_index, *rest, **more)
-            outputs.append(x)
-        return JUMPS[self.jumping](outputs)
+            outputs.append(block(outputs[-1], edge_index, *rest, **more))
+        return JUMPS[self.jumping](outputs[1:])
 
     def forward(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
         """Outputs [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
