@@ -217,15 +217,7 @@ class STAFormerSettings(Settings):
             "concat": "all blocks side by side",
         },
     )
-    readout: str = option(
-        "power",
-        "Over what a level is divided by",
-        words={
-            "mean": "over the sum of its weights, a mean",
-            "sum": "as they are, a sum",
-            "power": "over a learned power of the sum of its weights, between sum and mean",
-        },
-    )
+    readout: str = like(STAGNNSettings, "readout", "power")
     feature_map: str = like(STAGNNSettings, "feature_map", "unit")
     transition: str = like(STAGNNSettings, "transition", "sym")
     self_loops: bool = option(True, "A loop at every node that has none.")

@@ -49,7 +49,8 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     backend = backends.choose(layer.backend, x.device, x.dtype)
     kernel, lins = backends.BACKENDS[backend], (layer.lin_query, layer.lin_key, layer.lin_value)
     biases = [lin.bias for lin in lins if lin.bias is not None]
-    if "elu" not in kernel.maps or not kernel.gates or len(biases) not in (0, len(lins)):
+    phi = feature_maps.name_of(layer.feature_map)
+    if phi not in kernel.maps or not kernel.gates or len(biases) not in (0, len(lins)):
         return None
     layer.lin_query.check(x)
     ops.check_on_graph("query", x, graph)
@@ -62,7 +63,7 @@ def run(layer: STAConv, x: Tensor, graph: Graph) -> Tensor | None:
     mix: Any = layer.head_mix.lin
     mixing = [tensor for tensor in (mix.weight, mix.bias) if tensor is not None] if mix else []
     how = layer.hops, layer.eps, backend, layer.states
-    options = library.Options(*how, phi="elu", others=" ".join(hop))
+    options = library.Options(*how, phi=phi, others=" ".join(hop))
     call = _Call(graph, layer.heads, options, len(biases), len(hop))
     tensors = [*(lin.weight for lin in lins), *biases, *hop.values(), *mixing]
     if any(tensor.dtype != x.dtype or tensor.device != x.device for tensor in tensors):
@@ -101,7 +102,6 @@ def _is_plain(layer: STAConv) -> bool:
         and is_plain(layer.lin_key)
         and is_plain(layer.lin_value)
         and type(layer.aggregation) in (GPR, Sum)
-        and feature_maps.name_of(layer.feature_map) == "elu"
     )
 
 
@@ -122,7 +122,7 @@ def _one_by_one(call: _Call, x: Tensor, tensors: Sequence[Tensor]) -> Tensor:
     weights, biases, hop, mix = call.sort(tensors)
     (query, key, value), _ = joint_product(x, call.heads, weights, biases)
     named: dict[str, Any] = dict(zip(call.options.others.split(), hop, strict=True))
-    how = named.pop("hop_weights"), "elu", *call.options[1:4], None
+    how = named.pop("hop_weights"), call.options.phi, *call.options[1:4], None
     heads = ops.attend(query, key, value, call.graph, call.options.hops, *how, **named)
     return F.linear(heads.flatten(1), *mix) if mix else heads.flatten(1)
 

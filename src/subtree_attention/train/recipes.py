@@ -122,19 +122,14 @@ def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     use on new nodes.
     """
     settings = next(values for most, values in SIZES if dataset.num_nodes <= most)
-        return _for_task(by_size(as_dataset(graph), model), changes)
-    known = info(graph)  # refuses an unknown name
-    own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
-    task = {"task": "graph-classification"} if known.num_graphs else {}
-    settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
-    return _for_task(Config.of(known.name, **task, **settings), changes)
-
-
-def _for_task(config: Config, changes: dict[str, Any]) -> Config:
-    """The configuration with changes; another task than the data's own has settings of its own."""
-    task = task_named(changes.get("task", config.task.name))
-    of_tasks = TASKS if config.model.name == STAGNN else DEEP_TASKS
-    own = {} if task.name == config.task.name else of_tasks.get(task.name, {})
-    return config.replace(**{"task": task.name, **own, **changes})
+    if model == STAGNN:
+        bytes_per_channel = 4 * dataset.num_nodes * dataset.num_classes
+        fitting = [width for width in WIDTHS if width * bytes_per_channel <= STATE_BYTES]
+        settings = {**settings, "hidden_channels": max(fitting, default=min(WIDTHS))}
+    else:  # it has a depth of its own
+        long = {name: settings[name] for name in ("runs", "epochs", "patience")}
+        settings = DEEP_COMMON | long
+    task = {"task": "graph-classification"} if dataset.batch is not None else {}
+    config = Config.of(dataset.name, **{**task, "model": model, "encoding": 0, **settings})
     # A split of its own is one split: runs on it differ by their start only.
     return config.replace(split="own", runs=1) if "own" in dataset.splits else config
