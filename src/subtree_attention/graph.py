@@ -346,11 +346,17 @@ class Graph:
         source, target = self.edge_index
         return out.index_put_((target, source), self.matrix(dtype).weight, accumulate=True)
 
-    def to_scipy(self) -> scipy.sparse.csr_array:
-        r""":math:`\hat A` in float64 and on the CPU; parallel edges are added up, zeros stay."""
+    def to_scipy(self, entries: Tensor | None = None) -> scipy.sparse.csr_array:
+        r""":math:`\hat A` in float64 and on the CPU; parallel edges are added up, zeros stay.
+
+        Args:
+            entries: `[E]`, what it has in the place of its own entries.
+        """
         import scipy.sparse
 
-        rowptr, col, weight = (t.cpu().numpy() for t in self.matrix(torch.float64))
+        own = self.matrix(torch.float64)
+        given = own if entries is None else (*own[:2], entries.detach().double())
+        rowptr, col, weight = (t.cpu().numpy() for t in given)
         size = (self.num_nodes, self.num_nodes)
         matrix = scipy.sparse.csr_array((weight, col, rowptr), size, copy=True)
         matrix.sum_duplicates()

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from subtree_attention import STAGNN, Explainer, Graph, STAConv, explain
+from subtree_attention.explanations.walks import Walks
 from subtree_attention.nn.aggregation import AGGREGATIONS
 from tests.nn.reference import LAYER_OPTIONS
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, make_map, pairwise
@@ -295,3 +296,52 @@ class TestShares:
             assert all(source.attention.sum() <= first for source in sources)
             added = sum(source.contribution for source in sources) + rest.contribution
             torch.testing.assert_close(added, level.total)
+
+
+class TestEdgesOfTheirOwn:
+    """Edges that let through what they learned, of each head or of all."""
+
+    edges = EDGES["directed-weighted"]
+
+    def layer(self, **options) -> STAConv:
+        torch.manual_seed(7)
+        conv = STAConv(5, 6, hops=3, heads=2, **options)
+        return randomised(conv).double()
+
+    @pytest.mark.parametrize("readout", ["mean", "power"])
+    @pytest.mark.parametrize("self_loops", [False, True])
+    def test_gates(self, readout, self_loops):
+        conv = self.layer(edge_dim=3, readout=readout, self_loops=self_loops)
+        x = torch.randn(self.edges.num_nodes, 5).double()
+        attr = torch.randn(self.edges.index.size(1), 3).double()
+        explainer = Explainer(conv, x, self.edges.index, edge_attr=attr)
+        expected = conv(x, self.edges.index, edge_attr=attr)
+        for root in range(self.edges.num_nodes):
+            explanation = explainer(root)
+            assert_all_close([explanation.logits], [expected[root]], FLOAT64_ERROR)
+            for level in explanation.levels:
+                weights = conv.attention(x, self.edges.index, root, level.hop, edge_attr=attr)
+                assert_all_close([level.attention], [weights[level.nodes]], FLOAT64_ERROR)
+
+    def test_weights_that_learn(self):
+        conv, x = self.layer(), torch.randn(self.edges.num_nodes, 5).double()
+        weight = (torch.rand(self.edges.index.size(1)).double() + 0.1).requires_grad_()
+        expected = conv(x, self.edges.index, weight)
+        explanation = explain(conv, x, self.edges.index, 4, weight)
+        assert_all_close([explanation.logits], [expected[4]], FLOAT64_ERROR)
+
+    def test_the_best_walk_is_that_of_the_mean_over_heads(self):
+        graph = Graph(torch.tensor([[0, 1, 0, 2], [1, 3, 2, 3]]), 4, transition=None)
+        entries = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.4, 0.5], [0.4, 0.7]])  # by target
+        order = [graph.edge_index.t().tolist().index(e) for e in ([0, 1], [1, 3], [0, 2], [2, 3])]
+        walks = Walks(graph, entries[torch.tensor(order).argsort()])
+        reached = walks.reach(3, 2)
+        walk = walks.trace(reached, walks.best(reached), 2, 0)
+        means = {(0, 1, 3): 0.5 * 0.5, (0, 2, 3): 0.45 * 0.55}
+        assert walk.nodes == [*max(means, key=means.get)]
+        assert walk.probability == pytest.approx(max(means.values()))
+
+    def test_features_of_edges_must_be_there(self):
+        x = torch.randn(self.edges.num_nodes, 5).double()
+        with pytest.raises(ValueError, match="it needs edge_attr"):
+            explain(self.layer(edge_dim=3), x, self.edges.index, 0)

@@ -30,6 +30,7 @@ def explain(
     root: int,
     edge_weight: Tensor | None = None,
     batch: Tensor | None = None,
+    edge_attr: Tensor | None = None,
 ) -> Explanation:
     """What the logits of one root are made of; exact, and without dropout.
 
@@ -40,10 +41,11 @@ def explain(
         root: the node whose logits are explained.
         edge_weight: `[E]`, with an edge_index only.
         batch: `[N]`, the graph of each node, for global attention.
+        edge_attr: `[E, edge_dim]`, for a layer whose edges have gates.
 
     To explain several roots, make one :class:`Explainer`: this makes one for every call.
     """
-    return Explainer(model, x, edge_index, edge_weight, batch)(root)
+    return Explainer(model, x, edge_index, edge_weight, batch, edge_attr)(root)
 
 
 class Explainer:
@@ -65,6 +67,7 @@ class Explainer:
         edge_index: Any,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> None:
         if not isinstance(model, STAGNN | STAConv):
             raise TypeError(f"only STAGNN and STAConv are explained, got {type(model).__name__}")
@@ -72,6 +75,7 @@ class Explainer:
         with evaluating(model):
             hidden = model.hidden(x) if isinstance(model, STAGNN) else as_features(x)
             graph = conv.as_graph(edge_index, edge_weight, hidden)
+            entries = conv.entries(graph, edge_weight, edge_attr, torch.float64)
             query, key, value = conv.project(hidden)
             query, key, value, _ = ops.one_dtype(query, key, value, None)
             with ops.full_precision(query):
@@ -85,7 +89,8 @@ class Explainer:
             count_graphs(batch)  # refuses values that name none
         self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
         self._softmax, self._eps = feature_maps.is_softmax(conv.feature_map), conv.eps
-        self._batch, self._walks = None if batch is None else batch.cpu(), Walks(graph)
+        self._batch = None if batch is None else batch.cpu()
+        self._walks = Walks(graph, entries)
         # Heads first, [H, N, .]: what is read of one head lies together.
         heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
         self._query, self._key, self._value = heads_first

@@ -6,17 +6,20 @@ its own subtree. On the CPU, in float64.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from torch import Tensor
 
 from ..graph import Graph
 
 
 class Reach(NamedTuple):
-    """A row of a power of A: the nodes that reach the root, ascending [n], and their mass [n]."""
+    """A row of a power of A: the nodes that reach the root, ascending [n], and their mass [n]; or
+    [n, H], where each head has a matrix of its own."""
 
     nodes: np.ndarray
     mass: np.ndarray
@@ -30,30 +33,45 @@ class Walk(NamedTuple):
 
 
 class Walks:
-    """The walks of a graph; `matrix` is A, parallel edges added up and edges of weight 0 left out.
+    """The walks of a graph; `matrices` are A, or that of each head, parallel edges added up and
+    edges of weight 0 left out.
 
     Args:
         graph: the :class:`Graph` that the model walks on.
+        entries: `[E, H]` or `[E, 1]`, in the place of those of the graph.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self.matrix = graph.to_scipy()
-        self.matrix.eliminate_zeros()
+    def __init__(self, graph: Graph, entries: Tensor | None = None) -> None:
+        given = [None] if entries is None else entries.unbind(1)
+        self.matrices = [graph.to_scipy(own) for own in given]
+        for matrix in self.matrices:
+            matrix.eliminate_zeros()
+        self.num_nodes = graph.num_nodes
 
     @cached_property
     def _log_transpose(self) -> sp.csr_array:
-        """log |A^T|, rows send. Logarithms, because a product of many small numbers may be 0."""
-        transpose = sp.csr_array(self.matrix.T)
+        """log |A^T|, rows send. Logarithms, because a product of many small numbers may be 0.
+
+        Where heads have matrices of their own, it is of the mean of their absolute values.
+        """
+        transpose = sp.csr_array(sum(abs(matrix) for matrix in self.matrices).T)
+        transpose.data /= len(self.matrices)
         # An entry of 1 becomes 0, which is stored all the same.
         transpose.data = np.log(np.abs(transpose.data))
         return transpose
 
     def reach(self, root: int, hops: int) -> list[Reach]:
         """Row `root` of A^0 .. A^hops: O(edges of the reached nodes) a hop."""
-        row = sp.csr_array(([1.0], [root], [0, 1]), (1, self.matrix.shape[0]))
+        each = [self._rows(matrix, root, hops) for matrix in self.matrices]
+        if len(each) == 1:
+            return each[0]
+        return [_together(of_heads) for of_heads in zip(*each, strict=True)]
+
+    def _rows(self, matrix: sp.csr_array, root: int, hops: int) -> list[Reach]:
+        row = sp.csr_array(([1.0], [root], [0, 1]), (1, self.num_nodes))
         rows = [row]
         for _ in range(hops):
-            row = row @ self.matrix
+            row = row @ matrix
             row.eliminate_zeros()
             row.sort_indices()
             rows.append(row)
@@ -67,7 +85,7 @@ class Walks:
         """
         best = [np.zeros(1)]
         for hop in range(1, len(reached)):
-            before = np.full(self.matrix.shape[0], -np.inf)
+            before = np.full(self.num_nodes, -np.inf)
             before[reached[hop - 1].nodes] = best[-1]
             steps = self._log_transpose[reached[hop].nodes]  # every row has an entry
             candidates = steps.data + before[steps.indices]
@@ -91,3 +109,12 @@ class Walks:
             log_probability += float(logs[chosen])
             nodes.append(int(targets[chosen]))
         return Walk(nodes, float(np.exp(log_probability)))
+
+
+def _together(of_heads: Sequence[Reach]) -> Reach:
+    """Who is reached through any head, and what arrives through each."""
+    nodes = np.unique(np.concatenate([reach.nodes for reach in of_heads]))
+    mass = np.zeros((len(nodes), len(of_heads)))
+    for head, reach in enumerate(of_heads):
+        mass[np.searchsorted(nodes, reach.nodes), head] = reach.mass
+    return Reach(nodes, mass)
