@@ -196,13 +196,14 @@ def _forward(
     """The read-outs [K, N, H, e], and what is kept for the gradient, flat."""
     query, key, ones, entries = inputs
     steps = options.steps(matrix, entries)
-    readouts = ones.new_empty(options.hops, *ones.shape)
     if options.hops == 1:
-        return readouts, steps.read_once(query, key, ones, readouts[0])
-    kept = ones.new_empty(options.kept_shape(query, ones))
-    state = recurrence.outer(ones, key)
+        scores, readout = steps.sum_along_edges(query, key, ones)
+        return readout[None], scores
+    readouts = ones.new_empty(options.hops, *ones.shape)
+    kept = steps.empty(*options.kept_shape(query, ones))
+    state = steps.outer(ones, key)
     for hop in range(options.hops):
-        new = kept[hop] if options.keep else torch.empty_like(state)
+        new = kept[hop] if options.keep else steps.empty(*state.shape)
         steps.walk_and_read(state, query, readouts[hop], new)
         state = new
     return readouts, kept.flatten()
@@ -216,19 +217,18 @@ def _backward(
     forth, back = (options.steps(each, entries) for each in matrices)
     if options.hops == 1:
         return _backward_once(forth, back, grad[0], kept, inputs)
-    first = recurrence.outer(ones, key)
+    first = forth.outer(ones, key)
     if options.keep:
         states = iter([first, *kept.view(options.kept_shape(query, ones))][::-1])
     else:
         states = _backwards(first, forth.walk, options.hops)
-    grad_query = recurrence.read(grad[-1], next(states))
-    gradient, products = recurrence.outer(grad[-1], query), torch.zeros_like(back.weight)
-    for hop, state in zip(range(options.hops - 1, -1, -1), states, strict=True):
-        ends = (query, grad[hop - 1], grad_query) if hop else None
-        gradient = back.walk_back(gradient, state, products, ends)
-    grad_ones = torch.matmul(gradient, key.unsqueeze(-1)).squeeze(-1)
-    grad_key, grad_entries = recurrence.read(ones, gradient), back.apart.put_back(products, entries)
-    return [grad_query, grad_key, grad_ones, grad_entries]
+    grad_query, products = torch.zeros_like(query), torch.zeros_like(back.weight)
+    gradient = back.turn(next(states), (query, grad[-1], grad_query))
+    for hop in range(options.hops - 2, -1, -1):
+        ends = query, grad[hop], grad_query
+        gradient = back.walk_back(gradient, next(states), products, ends)
+    grad_key, grad_ones = back.walk_home(gradient, next(states), products, key, ones)
+    return [grad_query, grad_key, grad_ones, back.apart.put_back(products, entries)]
 
 
 def _backwards(first: Tensor, step: Callable[[Tensor], Tensor], hops: int) -> Iterator[Tensor]:
@@ -254,12 +254,14 @@ def _backward_once(
 ) -> list[Tensor]:
     """`_backward` of a single hop, by the scores of its entries [E H]."""
     query, key, ones, entries = inputs
-    grad_query, products = forth.gradients_once(grad, key, ones)
-    scores, products = (forth.apart.put_back(each, entries) for each in (scores, products))
-    scores_back, products_back = (back.apart.ordered(each) for each in (scores, products))
-    grad_key = back.product(products_back * back.weight, query.flatten(0, 1)).view(key.shape)
-    grad_ones = back.product(scores_back * back.weight, grad.flatten(0, 1)).view(ones.shape)
-    return [grad_query, grad_key, grad_ones, scores * products]
+    products, grad_query = forth.sum_along_edges(grad, ones, key)
+    across = back.apart.across  # from where the entries of the matrix stand
+    for_key, for_ones = (
+        (each * forth.weight).index_select(0, across) for each in (products, scores)
+    )
+    grad_key = back.product(for_key, query.flatten(0, 1)).view(key.shape)
+    grad_ones = back.product(for_ones, grad.flatten(0, 1)).view(ones.shape)
+    return [grad_query, grad_key, grad_ones, forth.apart.put_back(scores * products, entries)]
 
 
 class _Walk(torch.autograd.Function):

@@ -9,6 +9,7 @@ import pytest
 
 TINY = {
     "cpu_epochs": ["digits", "--rounds", "1"],
+    "edge_gates": [*("--molecules", "3", "--atoms", "9", "--rounds", "1", "--device", "cpu")],
     "explain": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "layers": ["--graphs", "digits", "--rounds", "1", "--device", "cpu"],

@@ -109,7 +109,7 @@ class NumbaKernel(Kernel):
 
     @staticmethod
     def matrix(tensors: Sequence[Tensor]) -> Matrix:
-        return _arrays(*tensors)
+        return arrays(*tensors)
 
     @staticmethod
     def kept_hops(hops: int) -> range:
@@ -137,7 +137,7 @@ class NumbaKernel(Kernel):
         self.scales = weights.contiguous().numpy()
         given = value.new_empty(operands.hops, 0) if operands.beta is None else operands.beta
         self.beta = given.detach().contiguous().numpy()  # [K, H], or [K, 0] where there is none
-        self.query, self.key, self.value = _arrays(operands.query, operands.key, value)
+        self.query, self.key, self.value = arrays(operands.query, operands.key, value)
         self.turned = False  # to the backward pass
         self.lanes = self._empty(self.workers, *self.shape)  # a node's state for each thread
         total = self.workers * math.prod(self.shape)  # the same, while a long row is added up
@@ -179,7 +179,7 @@ class NumbaKernel(Kernel):
         else:
             state, level = self._rows(len(key)), self._empty(value.numel())
             self._put_level_zero()
-        ends = *_arrays(key, value), self.scales[0], self.ones, *_arrays(state), level
+        ends = *arrays(key, value), self.scales[0], self.ones, *arrays(state), level
         self._launch("begin", len(key), *ends)
         return state
 
@@ -192,7 +192,7 @@ class NumbaKernel(Kernel):
         readout = self.readout if self.kept.readouts is None else self._kept_readout(hop)
         at_hop = self.query, self.eps, self.scales[hop], self.beta[hop - 1], self.summed
         ends = *at_hop, readout, self.levels[hop]
-        self._launch("walk_and_read", self.nodes, *matrix, *_arrays(old), *self._into(new), *ends)
+        self._launch("walk_and_read", self.nodes, *matrix, *arrays(old), *self._into(new), *ends)
         return new
 
     def finish(self) -> Tensor:
@@ -212,13 +212,13 @@ class NumbaKernel(Kernel):
             torch.zeros_like(given.key),
             torch.empty_like(given.value),
         )
-        self.grad_query, self.grad_key, self.grad_value = _arrays(*self.grads)
+        self.grad_query, self.grad_key, self.grad_value = arrays(*self.grads)
         self.grad_readout = self._empty(self.nodes, *self.shape[:2])
 
     def step_for_query(
         self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int
     ) -> Tensor | None:
-        states = *_arrays(old), *self._into(new)
+        states = *arrays(old), *self._into(new)
         self._launch("walk_for_query", self.nodes, *matrix, *states, self._at(hop))
         return new
 
@@ -234,14 +234,14 @@ class NumbaKernel(Kernel):
 
     def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
         states = self.kept.states
-        kept = (self.query[:0],) if states is None else _arrays(self.kept_state(hop))
-        at_hop = *kept, *_arrays(old), *self._into(new), self._at(hop)
+        kept = (self.query[:0],) if states is None else arrays(self.kept_state(hop))
+        at_hop = *kept, *arrays(old), *self._into(new), self._at(hop)
         self._launch("walk_back", self.nodes, *transpose, *at_hop)
         return new
 
     def home(self, transpose: Matrix, old: Tensor) -> None:
-        states, at_home = (*_arrays(old), *self._into(None)), (self.key, self.value, self.levels[0])
-        rooms = self.ones, *_arrays(self.products[0])
+        states, at_home = (*arrays(old), *self._into(None)), (self.key, self.value, self.levels[0])
+        rooms = self.ones, *arrays(self.products[0])
         ends = self.scales[0], *rooms, self.grad_key, self.grad_value
         self._launch("walk_home", self.nodes, *transpose, *states, *at_home, *ends)
 
@@ -253,13 +253,13 @@ class NumbaKernel(Kernel):
     def _at(self, hop: int) -> tuple[Any, ...]:
         """What a kernel needs to form dR_hop: `hop` of the kernels."""
         at_hop = self.levels[hop], self.eps, self.scales[hop], self._kept_readout(hop)
-        ends = self.grad_readout, *_arrays(self.products[hop]), self.grad_query
-        powers = self.beta[hop - 1], *_arrays(self.beta_products[hop - 1])
+        ends = self.grad_readout, *arrays(self.products[hop]), self.grad_query
+        powers = self.beta[hop - 1], *arrays(self.beta_products[hop - 1])
         return self.query, *at_hop, *ends, *powers
 
     def _kept_readout(self, hop: int) -> np.ndarray:
         assert self.kept.readouts is not None  # the forward pass knew that this one would come
-        return _arrays(self.kept.readouts[hop - 1])[0]
+        return arrays(self.kept.readouts[hop - 1])[0]
 
     # ------------------------------------------------------------------------------- helpers
 
@@ -271,11 +271,11 @@ class NumbaKernel(Kernel):
 
     def _levels(self, out: Tensor) -> list[np.ndarray]:
         """The output of each hop, or its gradient."""
-        return [*_arrays(out)] * (self.operands.hops + 1) if self.summed else [*_arrays(*out)]
+        return [*arrays(out)] * (self.operands.hops + 1) if self.summed else [*arrays(*out)]
 
     def _into(self, new: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
         """Where a state goes, a node at a time if it is only looked at; room for a row's total."""
-        return self.lanes if new is None else _arrays(new)[0], self.totals
+        return self.lanes if new is None else arrays(new)[0], self.totals
 
     def _rows(self, nodes: int) -> Tensor:
         return POOL.take((nodes, math.prod(self.shape)), self.dtype)
@@ -290,14 +290,14 @@ def dropped(x: Tensor, share: float, seed: int) -> Tensor:
     from . import _numba_kernels as kernels
 
     least = min(round(share * 2**16), 2**16 - 1)
-    (given,), out = _arrays(x), POOL.take(tuple(x.shape), x.detach().numpy().dtype)
+    (given,), out = arrays(x), POOL.take(tuple(x.shape), x.detach().numpy().dtype)
     scale = given.dtype.type(1 / (1 - least / 2**16))
     threads = min(torch.get_num_threads(), -(-given.size // kernels.DROP_LOT)) or 1
     how = np.zeros(1, np.int64), np.uint64(seed), np.uint64(least), scale
-    workers.run(kernels.drop, threads, *how, given, *_arrays(out))
+    workers.run(kernels.drop, threads, *how, given, *arrays(out))
     return out
 
 
-def _arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
+def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:
     """The tensors' memory, flat."""
     return tuple(tensor.detach().contiguous().numpy().reshape(-1) for tensor in tensors)
