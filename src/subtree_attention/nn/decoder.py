@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import _check
+from ..graph import Graph
 from ..ops.dropout import drop
 from .features import Features
 from .linear import Linear
@@ -124,6 +125,10 @@ class LinkNetwork(nn.Module):
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """Those of the encoder."""
         yield from getattr(self.encoder, "no_weight_decay", list)()
+
+    def fills_gpu(self, graph: Graph) -> bool:
+        """Whether the encoder fills a GPU: then nothing gains by running beside it."""
+        return getattr(self.encoder, "fills_gpu", lambda _: False)(graph)
 
     def forward(
         self, x: Features, edge_index: Any, pairs: Tensor, fresh: Tensor | None = None

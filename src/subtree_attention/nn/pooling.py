@@ -7,7 +7,7 @@ also on a GPU, where nothing waits for the host.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import _check
+from ..graph import Graph
 from ..ops.dropout import drop
 from .everywhere import check_batch, count_graphs
 from .features import Features
@@ -88,7 +89,7 @@ class GraphNetwork(nn.Module):
     ) -> None:
         super().__init__()
         kinds = POOLINGS[_check.known("pooling", pooling, POOLINGS)]
-        self.takes_batch = "batch" in signature(encoder.forward).parameters
+        self.takes_batch = _takes(encoder.forward, "batch")
         self.encoder, self.pooling = encoder, pooling
         self.lin = Linear(len(kinds) * width, width)
         self.out = Linear(width, out_channels)
@@ -102,6 +103,10 @@ class GraphNetwork(nn.Module):
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """Those of the encoder."""
         yield from getattr(self.encoder, "no_weight_decay", list)()
+
+    def fills_gpu(self, graph: Graph) -> bool:
+        """Whether the encoder fills a GPU: then nothing gains by running beside it."""
+        return getattr(self.encoder, "fills_gpu", lambda _: False)(graph)
 
     def pooled(
         self,
@@ -136,3 +141,9 @@ class GraphNetwork(nn.Module):
         """`[G, out_channels]`; `is_sorted` says that `batch` ascends."""
         graphs = self.pooled(x, edge_index, batch, batch_size, is_sorted)
         return self.out(drop(F.relu(self.lin(graphs)), self.dropout, self.training))
+
+
+def _takes(function: Any, name: str) -> bool:
+    """Whether a function has an argument of that name, or takes any."""
+    has = signature(function).parameters
+    return name in has or any(each.kind is Parameter.VAR_KEYWORD for each in has.values())
