@@ -33,7 +33,7 @@ def folder(request, tmp_path_factory) -> Path:
     nodes, edges = nodes_and_edges()
     data = sta.from_tables(nodes, edges, directed=request.param == "directed")
     out = tmp_path_factory.mktemp("links") / request.param
-    small = {"hops": 1, "heads": 2, "hidden_channels": 8, "epochs": 15, "runs": 1}
+    small = {"hops": 1, "heads": 2, "hidden_channels": 8, "epochs": 30, "runs": 1, "lr": 0.01}
     config = sta.recipe(data, task="link", decoder=request.param, metric="roc_auc", **small)
     sta.fit(config, out, data=data, device="cpu")
     return out
@@ -44,7 +44,7 @@ def all_probabilities(folder: Path) -> tuple[np.ndarray, sta.SavedRun]:
     run = sta.open(folder, device="cpu")
     n = run.dataset.num_nodes
     pairs = torch.cartesian_prod(torch.arange(n), torch.arange(n)).T
-    graph = Graph.from_data(run.dataset, run.config.transition)
+    graph = Graph.from_data(run.dataset, **run.config.walk)
     with torch.no_grad():
         logits = run.model(run.dataset.features, graph, pairs).double() / run.temperature
     return logits.softmax(1)[:, 1].reshape(n, n).numpy(), run

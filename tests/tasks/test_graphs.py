@@ -28,7 +28,15 @@ def rings_and_lines(count: int = 60, split: bool = False) -> sta.Dataset:
 
 
 def config_of(data: sta.Dataset, **changes: object) -> sta.Config:
-    small = {"hops": 1, "heads": 2, "hidden_channels": 8, "epochs": 30, "runs": 1, "dropout": 0.0}
+    small = {
+        "hops": 1,
+        "heads": 2,
+        "hidden_channels": 8,
+        "epochs": 30,
+        "runs": 1,
+        "dropout": 0.0,
+        "lr": 0.01,
+    }
     return sta.recipe(data, graph="shapes", **{**small, **changes})
 
 

@@ -147,7 +147,14 @@ def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
 ) -> None:
     data = two_groups(60, 0.3)
     config = sta.recipe(
-        data, task="link", metric="roc_auc", decoder=decoder, hops=2, epochs=40, runs=1
+        data,
+        task="link",
+        metric="roc_auc",
+        decoder=decoder,
+        lr=0.01,
+        epochs=30,
+        runs=1,
+        hidden_channels=8,
     )
     result = sta.fit(config, tmp_path / "whole", data=data, device="cpu")
     assert result.runs[0].test > 0.75

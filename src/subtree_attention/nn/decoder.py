@@ -45,8 +45,9 @@ class PairDecoder(Part):
 
     def forward(self, z: Tensor, pairs: Tensor) -> Tensor:
         start, end = self.prepare(z)
-        # Not index_select, whose gradient is added up in any order on a GPU.
-        return self.score(start[pairs[0]], end[pairs[1]])
+        # Rows as those of an embedding, whose gradients are added up in one order: those of an
+        # index are not on a CPU, and those of index_select not on a GPU.
+        return self.score(F.embedding(pairs[0], start), F.embedding(pairs[1], end))
 
 
 class DotDecoder(PairDecoder):

@@ -120,7 +120,7 @@ class ScoredPairs:
         model = _check.kind("the model", run.model, LinkNetwork, "a LinkNetwork")
         self.links, self.temperature = Links.of(dataset), run.temperature
         dataset = dataset.encoded(run.config.data.encoding)
-        graph = Graph.from_data(dataset, run.config.transition).to(run.device)
+        graph = Graph.from_data(dataset, **run.config.walk).to(run.device)
         self.decoder: PairDecoder = model.decoder
         z = model.encoder(dataset.features.to(run.device), graph)
         self.start, self.end = self.decoder.prepare(z)  # [N, width] each

@@ -9,10 +9,10 @@ import math
 from typing import Any
 
 from .. import _check
-from ..config import MODELS, Config, STAGNNSettings, task_named
+from ..config import MODELS, Config, STAFormerSettings, STAGNNSettings, task_named
 from ..datasets import Dataset, as_dataset, info
 
-STAGNN = STAGNNSettings.name
+STAGNN, DEEP_MODEL = STAGNNSettings.name, STAFormerSettings.name
 _PROTOCOL: dict[str, dict[str, Any]] = {
     "A": {"split": "A", "runs": 5},
     "B": {"split": "B", "runs": 10},
@@ -45,7 +45,6 @@ RECIPES: dict[str, dict[str, Any]] = {
     "proteins": {"encoding": 0},
 }
 """Graph -> settings that differ from `Config`'s defaults (3 hops, 4 heads, lr 0.01, ...)."""
-
 
 TASKS: dict[str, dict[str, Any]] = {
     "link-prediction": {"hops": 3, "heads": 4, "dropout": 0.2, "encoding": 0, "weight_decay": 0.0},
@@ -94,16 +93,27 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
         graph: a name in `subtree_attention.datasets`, or a graph of one's own (`from_tables`, or a
             PyG `Data`), whose settings go by its size.
         changes: settings by their plain names; of one's own graph also its name, `graph="papers"`;
-            `model="staformer"` is the deep model, with settings of its own.
+            `model="staformer"` is the deep model, with settings of its own, and what links and
+            graphs are predicted with unless another is named.
     """
-    model = _check.known("model", changes.get("model", STAGNN), MODELS)
     if not isinstance(graph, str):
-        return _for_task(by_size(as_dataset(graph), model), changes)
+        dataset = as_dataset(graph)
+        model = _model_of(changes, graphs=dataset.batch is not None)
+        return _for_task(by_size(dataset, model), changes)
     known = info(graph)  # refuses an unknown name
+    model = _model_of(changes, graphs=known.num_graphs > 0)
     own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
     task = {"task": "graph-classification"} if known.num_graphs else {}
     settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
     return _for_task(Config.of(known.name, **task, **settings), changes)
+
+
+def _model_of(changes: dict[str, Any], graphs: bool) -> str:
+    """The model that is named; else the paper's for classes of nodes, and the deep one for links
+    and graphs, of which STAGNN would need a class for each hidden channel."""
+    task = task_named(changes["task"]).name if "task" in changes else ""
+    other = graphs or task in DEEP_TASKS
+    return _check.known("model", changes.get("model", DEEP_MODEL if other else STAGNN), MODELS)
 
 
 def _for_task(config: Config, changes: dict[str, Any]) -> Config:
