@@ -76,10 +76,9 @@ class _Unit(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
         ctx.save_for_backward(*output)
         ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: None) -> Tensor:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
         phi, length = ctx.saved_tensors
         along = (grad * phi).sum(-1, keepdim=True)
         # Across phi only, which stays as long as it is; then exp(x) below 0 and 1 above.

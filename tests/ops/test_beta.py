@@ -193,20 +193,21 @@ class TestAgainstTheDefinition:
 
 class TestWhatAPowerMeans:
     def outputs(self, graph, power, way, feature_map="elu", eps=1e-6):
-        inputs = random_inputs(graph.num_nodes)
-        beta = None if power is None else torch.full((3, 2), power, dtype=torch.float64)
+        inputs = random_inputs(graph.num_nodes).to(graph.device)
+        shape = {"dtype": torch.float64, "device": graph.device}
+        beta = None if power is None else torch.full((3, 2), power, **shape)
         how = {"feature_map": feature_map, "eps": eps, "beta": beta, "backend": way}
         return inputs, subtree_attention(*inputs.all(), graph, 3, **how)
 
     @pytest.mark.parametrize("edges", [EDGES["isolated-nodes"], SIGNED], ids=["rw", "signed"])
-    def test_a_power_of_one_is_the_mean(self, edges, way):
-        graph = edges.graph(None)
+    def test_a_power_of_one_is_the_mean(self, edges, way, device):
+        graph = edges.graph(None, device=device)
         (_, ones), (_, none) = (self.outputs(graph, power, way) for power in (1.0, None))
         assert_all_close([ones], [none], 1e-13)
 
     @pytest.mark.parametrize("edges", [EDGES["isolated-nodes"], SIGNED], ids=["rw", "signed"])
-    def test_a_power_of_zero_is_the_numerator(self, edges, way):
-        graph = edges.graph(None)
+    def test_a_power_of_zero_is_the_numerator(self, edges, way, device):
+        graph = edges.graph(None, device=device)
         inputs, out = self.outputs(graph, 0.0, way)
         query, key, power = ELU(inputs.query), ELU(inputs.key), graph.dense()
         for hop in range(1, 4):
@@ -216,10 +217,11 @@ class TestWhatAPowerMeans:
             power = graph.dense() @ power
 
     @pytest.mark.parametrize("power", [-1.0, 0.4, 1.0, 2.5])
-    def test_negative_denominators_keep_their_sign(self, power, way):
-        graph, hops = SIGNED.graph(None), 3
+    def test_negative_denominators_keep_their_sign(self, power, way, device):
+        graph, hops = SIGNED.graph(None, device=device), 3
         inputs = random_inputs(graph.num_nodes, hops=hops)
         inputs.beta = torch.full((hops, 2), power, dtype=torch.float64, requires_grad=True)
+        inputs = inputs.to(device)
         actual = run(inputs, graph, hops, backend=way)
         weights = torch.stack([torch.linalg.matrix_power(graph.dense(), m) for m in (1, 2, 3)])
         similarity = torch.einsum("ihd,jhd->hij", ELU(inputs.query), ELU(inputs.key))
@@ -230,10 +232,11 @@ class TestWhatAPowerMeans:
     @pytest.mark.parametrize("power", [-0.5, 0.0, 0.4, 1.0, 2.0])
     @pytest.mark.parametrize("name", ["isolated-nodes", "no-edges", "one-node"])
     @pytest.mark.parametrize("feature_map", ["elu", "relu"])
-    def test_where_no_walk_arrives_all_is_zero(self, name, power, feature_map, way):
-        graph = EDGES[name].graph()
+    def test_where_no_walk_arrives_all_is_zero(self, name, power, feature_map, way, device):
+        graph = EDGES[name].graph(device=device)
         inputs = random_inputs(graph.num_nodes, powers=4).to(torch.float32)
         inputs.beta = torch.full((4, 2), power).requires_grad_()
+        inputs = inputs.to(device)
         out, *grads = run(inputs, graph, 4, feature_map=feature_map, eps=0.0, backend=way)
         reach = graph.dense()
         for hop in range(1, 5):
