@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from subtree_attention.train import recipes
+
 Trial = dict[str, Any]
 """Settings by their plain names, of model, data and fit."""
 
@@ -99,29 +101,88 @@ def transformers(graph: str, model: str) -> Iterator[Trial]:
     yield recipe | {"lr": 3e-3}
 
 
-_OURS: dict[str, Trial] = {
-    "computer": {"layers": 3, "hidden_channels": 512, "hops": 2, "dropout": 0.5},
+_STARTS: dict[str, Trial] = {
+    "computer": {
+        "layers": 3, "hidden_channels": 512, "hops": 2, "dropout": 0.5, "residual": "none",
+    },
     "photo": {"layers": 3, "hidden_channels": 64, "hops": 2, "dropout": 0.2},
     "cs": {"layers": 2, "hidden_channels": 512, "hops": 1, "dropout": 0.3},
     "physics": {"layers": 2, "hidden_channels": 64, "hops": 1, "dropout": 0.3},
-    "minesweeper": {"layers": 12, "hidden_channels": 64, "hops": 1, "dropout": 0.2},
+    "minesweeper": {
+        "layers": 12, "hidden_channels": 64, "hops": 1, "heads": 4, "dropout": 0.2,
+        "norm": "batch", "attention_start": 0.1,
+    },
+}  # fmt: skip
+"""Graph -> where ours starts."""
+
+_CHANGES: dict[str, list[Trial]] = {
+    "computer": [
+        {"dropout": 0.7},
+        {"attention_start": 0.1},
+        {"hops": 3, "heads": 8},
+        {"heads": 8, "readout": "mean"},
+        {"layers": 2, "heads": 4, "dropout": 0.7},
+    ],
+    "photo": [
+        {"hidden_channels": 256, "dropout": 0.5},
+        {"hidden_channels": 256, "dropout": 0.5, "residual": "none"},
+        {"layers": 6, "hops": 1},
+        {"layers": 1, "hops": 3, "hidden_channels": 256, "dropout": 0.5},
+        {"attention_start": 0.1},
+    ],
+    "cs": [
+        {"dropout": 0.5},
+        {"layers": 1, "hops": 2, "heads": 4},
+        {"residual": "none"},
+        {"attention_start": 0.1},
+        {"hidden_channels": 256, "dropout": 0.5},
+    ],
+    "physics": [
+        {"dropout": 0.5},
+        {"hidden_channels": 128, "dropout": 0.5},
+        {"layers": 1, "hops": 2, "hidden_channels": 128},
+        {"attention_start": 0.1},
+        {"hidden_channels": 256, "dropout": 0.7, "norm": "batch"},
+    ],
+    "minesweeper": [
+        {"hops": 2},
+        {"hops": 2, "heads": 2},
+        {"hops": 2, "heads": 8},
+        {"layers": 15},
+        {"dropout": 0.3},
+    ],
 }
-"""Graph -> where ours starts; others take `_OURS_ELSEWHERE`."""
-_OURS_ELSEWHERE: Trial = {"layers": 2, "hidden_channels": 64, "hops": 2, "dropout": 0.5}
+"""Graph -> what the other trials change. The paper's graphs elsewhere: see `_elsewhere`."""
 
 
 def ours(graph: str, model: str) -> Iterator[Trial]:
-    """Blocks of subtree attention, around one setting as the rivals."""
+    """Blocks of subtree attention: one setting and five changes of it, as of the rivals."""
+    if graph not in _STARTS:
+        yield from _elsewhere(graph)
+        return
     lr, decay = RATES.get(graph, _RATES)
-    recipe = _OURS.get(graph, _OURS_ELSEWHERE) | {"lr": lr, "weight_decay": decay}
-    layers, width, hops, dropout = list(recipe.values())[:4]
-    recipe["norm"] = "batch" if graph == "minesweeper" else "layer"
+    recipe = _STARTS[graph] | {"lr": lr, "weight_decay": decay}
     yield recipe
-    yield recipe | {"dropout": round(dropout + (0.2 if dropout <= 0.5 else -0.2), 1)}
-    yield recipe | {"layers": layers - 4 if layers > 8 else layers + 2}
-    yield recipe | {"hidden_channels": 2 * width if width <= 128 else width // 2}
-    yield recipe | {"hops": hops + 1}
-    yield recipe | {"lr": 3e-3}
+    yield from (recipe | change for change in _CHANGES[graph])
+
+
+def _elsewhere(graph: str) -> Iterator[Trial]:
+    """Around the paper's own recipe of the graph: one block behind a projection is its model, but
+    for the read-out; then deeper ones."""
+    paper = recipes.recipe(graph).flat()
+    same = ("hops", "heads", "dropout", "lr", "weight_decay", "hidden_channels", "encoding")
+    shallow: Trial = {name: paper[name] for name in same}
+    shallow["heads"] = 2 if shallow["hidden_channels"] % shallow["heads"] else shallow["heads"]
+    shallow |= {"layers": 1, "input_projection": True, "input_dropout": paper["dropout"]}
+    shallow |= {"norm": "none", "residual": "none", "activation": "none"}
+    yield shallow
+    yield shallow | {"readout": "mean", "feature_map": "elu"}
+    yield shallow | {"transition": "rw", "self_loops": False}
+    deep: Trial = {"layers": 2, "hidden_channels": 256, "hops": 2, "dropout": 0.5, "lr": 1e-3}
+    deep["weight_decay"] = 5e-4
+    yield deep
+    yield deep | {"residual": "none", "dropout": 0.7, "input_dropout": 0.3}
+    yield deep | {"layers": 1, "hops": 5, "dropout": 0.7}
 
 
 SPACES: dict[str, Space] = {

@@ -204,6 +204,14 @@ class STAFormerSettings(Settings):
             "none": "nothing is added",
         },
     )
+    activation: str = option(
+        "relu",
+        "Behind the norm of every block",
+        words={"relu": "relu(x)", "gelu": "gelu(x)", "none": "none"},
+    )
+    attention_start: float = option(
+        1.0, "Scale of the first queries and keys; near 0 a block begins as a plain walk."
+    )
     feed_forward: int = option(
         0, "Feed-forward part of a block, times as wide as the block; 0 for none", most=16
     )

@@ -197,3 +197,13 @@ def test_compiled_it_gives_the_same(graph):
     compiled, inputs = torch.compile(net, fullgraph=True, backend="aot_eager"), [*net.parameters()]
     found = output_and_gradients(compiled(x, graph), inputs)
     assert_all_close(found, output_and_gradients(net(x, graph), inputs), 1e-5)
+
+
+@pytest.mark.parametrize("in_channels", [6, -1])
+def test_a_quiet_start_is_the_plain_walk(graph, x, in_channels):
+    quiet = {"readout": "sum", "norm": "none", "residual": "none", "activation": "none"}
+    block = STABlock(in_channels, 8, hops=2, attention_start=0.0, **quiet).double()
+    found, value = block(x, graph), block.conv.lin_value(x)
+    transition = graph.dense(x.dtype)
+    walked = value + transition @ value + transition @ transition @ value
+    assert_all_close([found], [walked], FLOAT64_ERROR)

@@ -53,6 +53,9 @@ class STABlock(nn.Module):
             0: none.
         activation: `"relu"`, `"gelu"` or `"none"`.
         dropout: behind the activation.
+        attention_start: initial weights of queries and keys are scaled by this. Near 0 all
+            similarities begin at 1: a block begins as the plain walk of its values and learns whom
+            to attend to, which helps many blocks to train.
         options: any other of :class:`STAConv`; here the defaults are `feature_map="unit"`,
             `readout="power"`, `gate="plain"` and `head_mix="concat"`.
 
@@ -73,6 +76,7 @@ class STABlock(nn.Module):
         feed_forward: int = 0,
         activation: str = "relu",
         dropout: float = 0.0,
+        attention_start: float = 1.0,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -96,6 +100,9 @@ class STABlock(nn.Module):
             key_channels,
             **{**usual, **options},
         )
+        for lin in (self.conv.lin_query, self.conv.lin_key):
+            lin.gain = _check.number("attention_start", attention_start)
+            lin.reset_parameters()
         self.residual = _residual(residual, in_channels, out_channels)
         self.norm = NORMS[norm](out_channels)
         self.feed_forward = _feed_forward(out_channels, feed_forward, dropout)

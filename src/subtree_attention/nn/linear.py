@@ -31,6 +31,8 @@ class Linear(nn.Module):
         - result: `[N, out_channels]`
     """
 
+    gain = 1.0
+    """What initial values are scaled by; whoever sets it resets the parameters."""
     weight: Any  # without a size until in_channels is known
     bias: nn.Parameter | None
 
@@ -70,10 +72,10 @@ class Linear(nn.Module):
         if self.in_channels == -1:
             return
         # 1 / sqrt(in_channels) for both, the first to the last digit as PyG computes it.
-        bound = math.sqrt(6 / ((1 + math.sqrt(5) ** 2) * self.in_channels))
+        bound = self.gain * math.sqrt(6 / ((1 + math.sqrt(5) ** 2) * self.in_channels))
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
-            bound = 1 / math.sqrt(self.in_channels)
+            bound = self.gain / math.sqrt(self.in_channels)
             nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Features) -> Tensor:
