@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 import subtree_attention as sta
 from subtree_attention.tasks import of
 from subtree_attention.train.jobs import Stopped
+from subtree_attention.train.run import Material
 
 
 def rings_and_lines(count: int = 60, split: bool = False) -> sta.Dataset:
@@ -32,7 +33,8 @@ def config_of(data: sta.Dataset, **changes: object) -> sta.Config:
         "hops": 1,
         "heads": 2,
         "hidden_channels": 8,
-        "epochs": 30,
+        "epochs": 60,
+        "layers": 1,
         "runs": 1,
         "dropout": 0.0,
         "lr": 0.01,
@@ -66,6 +68,23 @@ def test_a_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
         whole.runs[0].test,
         whole.runs[0].temperature,
     )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("pooling", ["mean", "sum", "max", "all"])
+def test_a_captured_epoch_has_the_same_numbers(pooling: str) -> None:
+    data = rings_and_lines()
+    config = config_of(data, pooling=pooling, dropout=0.3)
+
+    def rows(capture: bool) -> list[list[float]]:
+        material = Material(data, config, torch.device("cuda"))
+        torch.manual_seed(0)
+        trainer = material.trainer(material.network(), material.problem(0), capture)
+        for _ in range(8):
+            trainer.epoch()
+        return trainer.read(0)
+
+    assert rows(True) == rows(True) == rows(False)
 
 
 def test_tasks_and_data_that_do_not_fit_are_refused() -> None:

@@ -14,6 +14,7 @@ from subtree_attention.tasks import LinkPrediction
 from subtree_attention.tasks import link as module
 from subtree_attention.tasks.link import Links
 from subtree_attention.train.jobs import Stopped
+from subtree_attention.train.run import Material
 from tests.datasets.test_collection import three
 
 
@@ -141,21 +142,40 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
         Settings(**settings)
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@needs_gpu
+@pytest.mark.parametrize("hide", [0.0, 0.5])
+def test_a_captured_epoch_draws_pairs_as_one_that_is_not(hide: float) -> None:
+    data = two_groups(60, 0.3)
+    config = sta.recipe(data, task="link", hide=hide, dropout=0.3)
+
+    def rows(capture: bool) -> list[list[float]]:
+        material = Material(data, config, torch.device("cuda"))
+        torch.manual_seed(0)
+        trainer = material.trainer(material.network(), material.problem(0), capture)
+        for _ in range(8):
+            trainer.epoch()
+        return trainer.read(0)
+
+    assert rows(True) == rows(True) == rows(False)
+
+
 @pytest.mark.parametrize("decoder", ["mlp", "dot"])
 def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
     decoder: str, tmp_path: Path
 ) -> None:
     data = two_groups(60, 0.3)
-    config = sta.recipe(
-        data,
-        task="link",
-        metric="roc_auc",
-        decoder=decoder,
-        lr=0.01,
-        epochs=30,
-        runs=1,
-        hidden_channels=8,
-    )
+    small = {
+        "hidden_channels": 16,
+        "layers": 1,
+        "lr": 0.02,
+        "dropout": 0.1,
+        "epochs": 60,
+        "runs": 1,
+    }
+    config = sta.recipe(data, task="link", metric="roc_auc", decoder=decoder, **small)
     result = sta.fit(config, tmp_path / "whole", data=data, device="cpu")
     assert result.runs[0].test > 0.75
     calls = iter(range(1000))
