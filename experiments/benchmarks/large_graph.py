@@ -35,7 +35,8 @@ def _untrained(hops: int, data: Dataset, graph: Graph) -> SavedRun:
     """Not trained and in no folder: what is computed does not depend on the weights."""
     run = SavedRun(Path("untrained"), torch.device("cpu"))
     model = STAGNN(FEATURES, 64, CLASSES, hops=hops, heads=HEADS).eval()
-    run.config, run.model, run.temperature = Config.of("random", hops=hops), model, 1.0
+    run.config, run.model = Config.of("random", hops=hops), model
+    run.found = {"temperature": 1.0}
     run.dataset, run.graph = data, graph
     run.problem = run.task.problem(data, "B", 0)
     with torch.no_grad():

@@ -244,10 +244,36 @@ class STAFormerSettings(Settings):
 
 @dataclass(frozen=True)
 class TaskSettings(Settings):
-    """What all tasks have: a metric that models are chosen by, and a word for the command line."""
+    """What all tasks have: a metric that models are chosen by, and a word for the command line.
+
+    `target` is what a target must be: a "class", "labels" (any number of them) or a "number";
+    empty if that does not matter.
+    """
 
     word: ClassVar[str] = ""
+    target: ClassVar[str] = ""
     metric: str = ""
+
+    def __post_init__(self) -> None:
+        for about in fields(self):
+            value, words = getattr(self, about.name), about.metadata.get("words") or {}
+            others = [
+                kind.word
+                for kind in TASKS.values()
+                if isinstance(value, str) and value in kind.values_of(about.name)
+            ]
+            if words and others and value not in words:
+                raise ValueError(
+                    f"{about.name} '{value}' is for --task {' or '.join(others)}; {self.word} has "
+                    f"{', '.join(words)}"
+                )
+        super().__post_init__()
+
+    @classmethod
+    def values_of(cls, name: str) -> Mapping[str, str]:
+        """The allowed values of a setting, and what each means, in words."""
+        about = cls.__dataclass_fields__.get(name)
+        return (about.metadata.get("words") or {}) if about else {}
 
 
 @dataclass(frozen=True)
@@ -256,15 +282,75 @@ class NodeClassification(TaskSettings):
 
     name: ClassVar[str] = "node-classification"
     word: ClassVar[str] = "classification"
+    target: ClassVar[str] = "class"
     metric: str = option(
         "accuracy",
         "What models are chosen by",
-        words={"accuracy": "accuracy", "roc_auc": "ROC-AUC"},
+        words={
+            "accuracy": "accuracy",
+            "macro_f1": "macro F1",
+            "roc_auc": "ROC-AUC",
+            "average_precision": "average precision",
+        },
     )
     loss: str = option(
         "cross_entropy",
         "What is minimised",
         words={"cross_entropy": "cross-entropy", "binary": "binary cross-entropy of each class"},
+    )
+
+
+@dataclass(frozen=True)
+class NodeMultiLabel(TaskSettings):
+    """The labels of every node: any number of them, also none."""
+
+    name: ClassVar[str] = "node-multilabel"
+    word: ClassVar[str] = "multilabel"
+    target: ClassVar[str] = "labels"
+    metric: str = option(
+        "average_precision",
+        "What models are chosen by",
+        words={
+            "average_precision": "mean average precision over labels",
+            "roc_auc": "mean ROC-AUC over labels",
+            "macro_f1": "macro F1",
+            "micro_f1": "micro F1",
+        },
+    )
+    loss: str = option(
+        "binary", "What is minimised", words={"binary": "binary cross-entropy of each label"}
+    )
+
+
+@dataclass(frozen=True)
+class NodeRegression(TaskSettings):
+    """A number of every node."""
+
+    name: ClassVar[str] = "node-regression"
+    word: ClassVar[str] = "regression"
+    target: ClassVar[str] = "number"
+    metric: str = option(
+        "r2",
+        "What models are chosen by",
+        words={
+            "r2": "R2, the share of the variance that is explained",
+            "mae": "mean absolute error",
+            "rmse": "root mean squared error",
+        },
+    )
+    loss: str = option(
+        "mse",
+        "What is minimised",
+        words={
+            "mse": "squared error",
+            "huber": "squared error of small and absolute error of large deviations (Huber)",
+            "l1": "absolute error",
+        },
+    )
+    log_target: bool = option(
+        False,
+        "Learn the logarithm of a number above 0, such as a price or a count of visits; scores are "
+        "on that scale, predictions in the number's own unit.",
     )
 
 
@@ -364,7 +450,14 @@ MODELS: dict[str, type[Settings]] = {
 }
 """The settings of each model, by its name."""
 TASKS: dict[str, type[TaskSettings]] = {
-    kind.name: kind for kind in (NodeClassification, LinkPrediction, GraphClassification)
+    kind.name: kind
+    for kind in (
+        NodeClassification,
+        NodeMultiLabel,
+        NodeRegression,
+        LinkPrediction,
+        GraphClassification,
+    )
 }
 """The settings of each task, by its name."""
 
@@ -425,15 +518,20 @@ class Config:
             parts["task"] = self.task if type(self.task) is kind else kind()
         owner = {about.name: part for part, some in parts.items() for about in fields(some)}
         for name in changes:
-            self._refuse_of_another(name, owner)
+            self._refuse_of_another(name, owner, parts["task"])
             _check.known("setting", name, owner)
         for part, some in parts.items():
             own = {name: value for name, value in changes.items() if owner[name] == part}
             parts[part] = replace(some, **own) if own else some
         return Config(**parts)
 
-    def _refuse_of_another(self, name: str, owner: Mapping[str, str]) -> None:
-        """A setting that only another model has: say which."""
+    def _refuse_of_another(self, name: str, owner: Mapping[str, str], task: Settings) -> None:
+        """A setting that only another model or another task has: say which."""
+        words = [kind.word for kind in TASKS.values() if name in kind.__dataclass_fields__]
+        if name not in owner and words:
+            raise ValueError(
+                f"{name} is a setting of --task {' or '.join(words)}, not of this task, {task.name}"
+            )
         has = [kind.name for kind in MODELS.values() if name in kind.__dataclass_fields__]
         if name not in owner and has:
             raise ValueError(f"{name} is a setting of {' and '.join(has)}: model='{has[0]}'")

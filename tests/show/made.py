@@ -23,7 +23,7 @@ def made_run(
     """
     run = SavedRun(Path("nowhere"), torch.device("cpu"))
     none = torch.zeros(dataset.num_nodes, dtype=torch.bool)
-    run.config, run.temperature = Config.of(dataset.name), temperature
+    run.config, run.found = Config.of(dataset.name), {"temperature": temperature}
     run.model, run.dataset = model.eval(), dataset
     split = Split(~none if train is None else train, none, none)
     run.problem = Problem(dataset, dataset.y, split, {})

@@ -12,7 +12,7 @@ from subtree_attention.runs import Scores
 from subtree_attention.runs.folder import RunResult
 from subtree_attention.show.scores import (
     CLASSES_SHOWN,
-    show_confusion,
+    show_details,
     show_quality,
     show_scores,
 )
@@ -36,7 +36,7 @@ def printed(scores: list[Scores], folder: Path, width: int) -> str:
     console = Console(width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
         show_quality(scores, console)
-        show_confusion(scores, folder, console)
+        show_details(scores, folder, console)
     return captured.get()
 
 

@@ -41,17 +41,19 @@ def _check_tables(tables: Given) -> None:
 def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
     """Load the models of a run folder again and score them on their splits.
 
-    Prints the stored test score beside the one computed now; then accuracy, macro F1, ROC-AUC and
-    calibration error of the test nodes, and which classes are taken for which (also as a picture
-    in the folder, with matplotlib).
+    Prints the stored test score beside the one computed now; then more scores of the test nodes.
+    Of classes these are accuracy, macro F1, ROC-AUC and calibration error, and which classes are
+    taken for which (also as a picture in the folder, with matplotlib); of labels how well each is
+    told; of numbers R2, mean absolute and root mean squared error, and how often the 90 % interval
+    holds.
     """
     from ..runs import evaluate as score_again
-    from ..show.scores import show_confusion, show_quality, show_scores
+    from ..show.scores import show_details, show_quality, show_scores
 
     scores = score_again(run, device=device)
     show_scores(scores, sta.out_console)
     show_quality(scores, sta.out_console)
-    show_confusion(scores, run, sta.out_console)
+    show_details(scores, run, sta.out_console)
 
 
 @command()

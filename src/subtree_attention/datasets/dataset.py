@@ -28,6 +28,7 @@ from torch import Tensor
 from .. import _check
 from ..graph import as_device, check_weights, index_dtype
 from ..io import FileError, read_json, read_tensors, write_tensors
+from . import targets
 from .encoding import check_number, encoding_of
 from .features import append_columns, crc32, from_named_parts, named_parts, values_of
 from .registry import info
@@ -50,10 +51,11 @@ class Dataset:
     Attributes:
         x: [N, F], float32, dense or CSR, without the encoding.
         edge_index: [2, E], int64.
-        y: [N], int64: the class, -1 where it is not known; of many graphs [G], that of each graph.
+        y: [N], int64: the class, -1 where it is not known; or labels or numbers, see `targets`. Of
+            many graphs [G], that of each graph.
         edge_weight: [E], float32, at least 0; None if all are 1.
         name: what the graph is called.
-        classes: the names of the classes, C; by default their numbers.
+        classes: the names of the classes or labels, C; by default their numbers. None of numbers.
         ids: the names of the nodes, N; None if they are called by their numbers.
         splits: kind of split -> codes [N, S] of S splits (see `splits.own_codes`): "own" are those
             that the graph brings along, "fixed" is the published one. Of many graphs [G, S].
@@ -116,6 +118,16 @@ class Dataset:
     def unit(self) -> str:
         """What a target is of: "node", or of many graphs "graph"."""
         return "node" if self.batch is None else "graph"
+
+    @property
+    def target(self) -> str:
+        """What is to be learnt of each: a "class", "labels" or a "number"."""
+        return targets.kind_of(self.y)
+
+    @property
+    def known(self) -> Tensor:
+        """Nodes, or graphs, whose target is known: a mask [N] or [G]."""
+        return targets.known(self.y)
 
     @property
     def num_units(self) -> int:
@@ -184,7 +196,7 @@ class Dataset:
                 f"datasets.load({self.name!r}, split='{kind}')"
             )
         if self.own:
-            return labelled_split(self.y, kind, seed).to(self.y.device)
+            return labelled_split(targets.groups(self.y), kind, seed).to(self.y.device)
         return random_split(self.num_units, kind, seed).to(self.y.device)
 
     # --------------------------------------------------------------------------------- names
@@ -216,7 +228,9 @@ class Dataset:
         return _find(self.unit, id, ids, self.num_units)
 
     def find_class(self, name: str | int) -> int:
-        """The number of a class, by its name or number."""
+        """The number of a class or label, by its name or number."""
+        if not self.classes:
+            raise ValueError(f"there is no class {_check.said(name)}: the target is a number")
         if not isinstance(name, str):
             name = str(_check.integer("class", name, 0))
         if name not in self.classes and name.isdecimal() and int(name) < self.num_classes:
@@ -224,15 +238,22 @@ class Dataset:
         return self.classes.index(_check.known("class", name, self.classes))
 
     def label(self, unit: int) -> str | None:
-        """The name of the class of a node, or of a graph; None where that is not known."""
-        number = int(self.y[_check.index(self.unit, unit, self.num_units)])
-        return None if number < 0 else self.classes[number]
+        """The class, labels or number of a node, or of a graph, as a text; None if not known."""
+        _check.index(self.unit, unit, self.num_units)
+        value = targets.value(self.y, unit, self.classes)
+        return None if value is None else targets.in_words(value)
+
+    @property
+    def about_target(self) -> str:
+        """How many classes or labels there are, in words; or that it is a number."""
+        many = {"class": f"{self.num_classes:,} classes", "labels": f"{self.num_classes:,} labels"}
+        return many.get(self.target, f"a number of each {self.unit}")
 
     def __repr__(self) -> str:
         graphs = "" if self.batch is None else f"{self.num_units:,} graphs, "
         return (
             f"Dataset({self.name}: {graphs}{self.num_nodes:,} nodes, {self.num_edges:,} edges, "
-            f"{self.num_features:,} features, {self.num_classes:,} classes)"
+            f"{self.num_features:,} features, {self.about_target})"
         )
 
     # -------------------------------------------------------------------------- other places
@@ -283,7 +304,7 @@ class Dataset:
         """Whether all is the same that numbers depend on, and what they are called."""
         _check.kind("other", other, Dataset, "a Dataset")
         ours, theirs = _numbers(self), _numbers(other)
-        same = ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
+        same = ours.keys() == theirs.keys() and all(_equal(ours[n], theirs[n]) for n in ours)
         names = ("ids", "classes", "graph_ids")
         return same and all(getattr(self, name) == getattr(other, name) for name in names)
 
@@ -335,11 +356,13 @@ FEW_CLASSES = 1_000
 
 
 def class_names(names: Any, y: Any) -> tuple[str, ...]:
-    """The names of the classes as texts; by default the numbers of those in y [N].
+    """The names of the classes or labels as texts; by default the numbers of those in y.
 
     A label is a number that anybody can write: it alone does not make that many names.
     """
     _check.plain("y", y)
+    if y.is_floating_point() and (names is None or not len(names)):
+        return tuple(map(str, range(y.size(1)))) if y.dim() == 2 else ()
     if names is not None and not (isinstance(names, tuple | list) and not names):
         return tuple(texts("classes", names))
     largest = int(y.max()) if y.numel() and not y.is_complex() else -1
@@ -385,7 +408,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     yield x.device.type != "meta", "x is on the device meta, which holds no values"
     yield x.layout in layouts, f"x must be dense or CSR, got {x.layout}"
     _check.finite("x", values_of(x))
-    n, width, count = *x.shape, len(data.classes)
+    n, width = x.shape
     pairs = edges.dim() == 2 and edges.size(0) == 2 and edges.dtype == torch.int64
     yield pairs, "edge_index must be int64 [2, E]"
     yield _within(edges, 0, n), f"edge_index names a node outside 0..{n - 1}"
@@ -404,12 +427,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     else:
         yield from _many_graphs(data, data.batch)
         units = data.num_units
-    whole = y.shape == (units,) and y.dtype == torch.int64
-    yield whole, f"y must be a whole number for each of {units} {unit}s"
-    least, others = (-1, "-1 where it is not known") if data.own else (0, "no other")
-    yield _within(y, least, count), f"y must be one of {count} classes from 0, and {others}"
-    yield count != 1, "y holds 1 class: two are needed"
-    yield len(set(data.classes)) == count, "the names of the classes must be different"
+    yield from targets.requirements(y, units, unit, data.classes, data.own)
     yield from _names("ids", data.ids, n, "node")
     yield from _names("graph_ids", data.graph_ids, units, "graph")
 
@@ -418,7 +436,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
         fits = codes.dim() == 2 and len(codes) == units and codes.dtype == torch.int8
         yield fits, f"{split} must be int8 [{units}, S]"
         yield _within(codes, 0, 8), f"{split} holds codes that mean nothing"
-        yield not bool(codes[y < 0].any()), f"{split} names {unit}s without a label"
+        yield not bool(codes[~data.known].any()), f"{split} names {unit}s without a label"
         parts = [(name, codes & bit > 0) for name, bit in zip(MASKS, BITS, strict=True)]
         for (one, first), (other, second) in combinations(parts, 2):
             same = data.own & (first == second).all(0) & first.any(0)
@@ -473,6 +491,13 @@ def _find(unit: str, id: str, ids: list[str] | None, count: int) -> int:
     raise ValueError(f"there is no {unit} '{id}' among {count:,} ids.{hint}")
 
 
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether all is the same; what is not known is the same as itself."""
+    if one.is_floating_point() and one.shape == other.shape and one.dtype == other.dtype:
+        return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return torch.equal(one, other)
+
+
 def _within(values: Tensor, low: int, end: int) -> bool:
     return not values.numel() or (int(values.min()) >= low and int(values.max()) < end)
 
@@ -505,6 +530,7 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
         raise ValueError(f"shape must be [N, F], got {_check.said(header['shape'])}")
     num_nodes, width = (_check.integer("a size of x", size, 0) for size in header["shape"])
     schema, notes, batch = header["schema"], header["notes"], tensors.get("batch")
+    y = _check.plain("y", tensors["y"])
     names = {n: _unpacked(tensors[n]) for n in ("ids", "graph_ids") if n in tensors}
     x = from_named_parts(tensors, (num_nodes, width))
     if tuple(x.shape) != (num_nodes, width):
@@ -512,7 +538,7 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
     return Dataset(
         x=x,
         edge_index=_check.whole("edge_index", tensors["edge_index"]).long(),
-        y=_check.whole("y", tensors["y"]).long(),
+        y=y if y.is_floating_point() else _check.whole("y", y).long(),
         edge_weight=tensors.get("edge_weight"),
         classes=header["classes"],
         **names,

@@ -44,7 +44,7 @@ RUNS = Path("runs")
 
 @dataclass(frozen=True)
 class Epoch:
-    """One line of metrics.jsonl. Scores lie between 0 and 1."""
+    """One line of metrics.jsonl, with the scores of the task's metric."""
 
     epoch: int
     loss: float
@@ -55,7 +55,11 @@ class Epoch:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run: scores at its best validation epoch, and the temperature of its probabilities."""
+    """One run: scores at its best validation epoch, and what makes answers of its outputs.
+
+    That is the temperature of its probabilities; or of numbers, where outputs 0 and 1 lie, and how
+    far most validation units are off.
+    """
 
     run: int
     seed: int
@@ -65,6 +69,19 @@ class RunResult:
     epochs: int
     seconds: float
     temperature: float | None = None
+    center: float | None = None
+    scale: float | None = None
+    half_width: float | None = None
+
+    @property
+    def found(self) -> dict[str, float]:
+        """What `tasks.Task.settle` found; nothing in a folder of an older version."""
+        names = ("temperature", "center", "scale", "half_width")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it: what this task has not is left out."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 # -------------------------------------------------------------------------------- what is in it
@@ -97,7 +114,7 @@ def config_from(content: Any, path: Path) -> Config:
 
 def write_result(run: Path, result: RunResult, history: Sequence[Epoch]) -> None:
     """The summary and the epochs of a run, which say that it is done."""
-    summary = io.json_bytes({"format": FORMAT, **asdict(result)})
+    summary = io.json_bytes({"format": FORMAT, **result.to_dict()})
     write_listed(run, {METRICS: _lines(history), SUMMARY: summary}, there=[MODEL])
 
 
@@ -113,9 +130,11 @@ def read_result(run: Path) -> RunResult:
             if about.type == "int":
                 _check.integer(about.name, result[about.name], 0, _check.MOST_SEED)
             elif result[about.name] is not None or about.type == "float":
-                _check.number(about.name, result[about.name])
-        if result["temperature"] == 0:
-            raise ValueError("temperature must be above 0, got 0")
+                signed = about.name in ("val", "test", "center")  # R2 may be below 0
+                _check.number(about.name, result[about.name], -math.inf if signed else 0.0)
+        for name in ("temperature", "scale"):
+            if result[name] == 0:
+                raise ValueError(f"{name} must be above 0, got 0")
     except (TypeError, ValueError) as error:
         raise FileError(f"{path} is no summary of a run: {error}") from None
     return RunResult(**result)

@@ -1,9 +1,10 @@
-"""The classes that a trained model gives to nodes, with calibrated probabilities, as a file."""
+"""What a trained model predicts for nodes, and how far that can be trusted; also as a file."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -15,11 +16,12 @@ from .. import io
 from ..datasets.tables.cells import escaped
 from ..datasets.tables.lazy import pl
 from ..datasets.tables.schema import TableNotes
-from ..tasks.calibration import Calibration
+from ..tasks.answers import Answers, OfNames
+from ..tasks.calibration import Calibration, Intervals
 from .saved import Folder, open
 
-NODE_COLUMNS = ("id", "prediction", "known")
-"""Of a file of predictions; probabilities follow."""
+OWN_COLUMNS = ("id", "prediction", "known")
+"""Of a file of predictions; probabilities or the ends of intervals follow."""
 
 
 @dataclass(frozen=True)
@@ -28,31 +30,43 @@ class Predictions:
 
     Attributes:
         ids: of the nodes, N.
-        classes: the names of the classes, C.
-        probabilities: [N, C], calibrated.
-        labels: [N], the class where it is known, else -1.
-        calibration: the temperature, and what it does.
+        answers: what is predicted and what is known of each, see `tasks.answers`.
+        calibration: how far that can be trusted.
         run: the folder of the run whose model it is.
         notes: what was done with new tables, if any.
     """
 
     ids: list[str]
-    classes: tuple[str, ...]
-    probabilities: np.ndarray
-    labels: np.ndarray
-    calibration: Calibration
+    answers: Answers
+    calibration: Calibration | Intervals
     run: Path
     notes: TableNotes | None = None
 
     @property
-    def predicted(self) -> list[str]:
-        """The most probable class of each node."""
-        return [self.classes[number] for number in self.probabilities.argmax(1)]
+    def predicted(self) -> list[Any]:
+        """Of each node the most probable class, a list of its labels, or a number."""
+        return self.answers.predicted
 
     @property
-    def known(self) -> list[str | None]:
-        """The class of each node where the table has it."""
-        return [self.classes[number] if number >= 0 else None for number in self.labels]
+    def known(self) -> list[Any]:
+        """The same where the table has it; else None."""
+        return self.answers.known
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """The names of the classes or labels, C."""
+        return self._named.names
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """[N, C], calibrated."""
+        return self._named.probabilities
+
+    @property
+    def _named(self) -> OfNames:
+        if not isinstance(self.answers, OfNames):
+            raise ValueError("numbers are predicted, which have no classes and no probabilities")
+        return self.answers
 
 
 def predict(
@@ -82,9 +96,7 @@ def predict(
     dataset = asked.dataset
     return Predictions(
         ids=dataset.node_ids[start:],
-        classes=dataset.classes,
-        probabilities=asked.probabilities[start:],
-        labels=asked.target[start:],
+        answers=asked.answers.part(start),
         calibration=run.calibration,
         run=run.folder,
         notes=notes,
@@ -99,28 +111,40 @@ def check_target(path: Path, force: bool) -> None:
 
 
 def write(predictions: Predictions, path: Path, force: bool = False) -> None:
-    """Write id, prediction, the known class and a probability for each class, all or nothing.
+    """Write id, prediction, what is known, and numbers that say how sure it is, all or nothing.
+
+    Those are a probability for each class or label, or the ends of the interval of a number.
 
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe before it.
     """
     check_target(path, force)
-    nodes = (predictions.ids, predictions.predicted, predictions.known)
-    classes = list(_column_names(predictions.classes))
+    cells = (predictions.ids, predictions.predicted, predictions.known)
+    own = dict(zip(OWN_COLUMNS, cells, strict=True))
+    more = predictions.answers.columns
+    shares = dict(zip(_column_names(more), more.values(), strict=True))
     if path.suffix.lower() == ".parquet":
-        columns = dict(zip(NODE_COLUMNS, nodes, strict=True))
-        frame = pl.DataFrame(columns, schema_overrides={"known": pl.String})
-        frame = frame.hstack(pl.DataFrame(predictions.probabilities, schema=classes))
+        of: dict[type, Any] = {str: pl.String, list: pl.List(pl.String), float: pl.Float64}
+        cell = of[predictions.answers.cell]
+        frame = pl.DataFrame(own | shares, schema_overrides={"prediction": cell, "known": cell})
         content = BytesIO()
         frame.write_parquet(content)
         io.write_bytes(path, content.getvalue())
         return
     lines = _Lines()
     writer = csv.writer(lines)
-    writer.writerow(map(escaped, [*NODE_COLUMNS, *classes]))
-    for *node, probabilities in zip(*nodes, predictions.probabilities, strict=True):
-        texts = [name and escaped(name) for name in node]
-        writer.writerow([*texts, *(f"{value:.6g}" for value in probabilities)])
+    writer.writerow(map(escaped, [*own, *shares]))
+    for *row, numbers in zip(*own.values(), np.stack([*shares.values()], 1), strict=True):
+        writer.writerow([*map(_cell, row), *(f"{value:.6g}" for value in numbers)])
     io.write_bytes(path, "".join(lines).encode())
+
+
+def _cell(value: Any) -> str | None:
+    """A prediction, or what is known, as CSV has it: labels are a JSON list."""
+    if value is None:
+        return None
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return escaped(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value)
 
 
 class _Lines(list[str]):
@@ -134,10 +158,10 @@ class _Lines(list[str]):
         self.append(line.removesuffix("\r\n") + "\n")
 
 
-def _column_names(classes: tuple[str, ...]) -> Iterator[str]:
+def _column_names(names: Iterable[str]) -> Iterator[str]:
     """The classes; one that is called as another column gets 'class' before its name."""
-    taken = set(NODE_COLUMNS)
-    for name in classes:
+    taken = set(OWN_COLUMNS)
+    for name in names:
         while name in taken:
             name = f"class {name}"
         taken.add(name)

@@ -24,8 +24,9 @@ from ..datasets.tabular import apply_schema, join_tables
 from ..graph import Graph
 from ..io import FileError
 from ..tasks import Problem, Task
-from ..tasks.calibration import Calibration
-from ..tasks.quality import Quality
+from ..tasks.answers import Answers
+from ..tasks.calibration import Calibration, Intervals
+from ..tasks.quality import AnyQuality
 from ..upgrade import FORMAT
 from . import folder as files
 from .environment import choose_device
@@ -136,7 +137,8 @@ class SavedRun:
 
     @cached_property
     def logits(self) -> np.ndarray:
-        """What the model says of all units, [U, C], in float64."""
+        """What the model says of all units, [U, ...], in float64: logits, or of numbers what
+        `found` gives a scale."""
         model, problem = self.model, self.problem.to(self.device)
         features = problem.dataset.features
         takes, _ = self._sizes
@@ -151,17 +153,26 @@ class SavedRun:
             raise FileError("the model gives values that are not finite: it is broken")
         return logits
 
-    @cached_property
+    @property
     def temperature(self) -> float:
-        """What logits are divided by: found when training ended; older folders find it now."""
-        if self.result.temperature is not None:
-            return self.result.temperature
-        return self.task.temperature(self.logits, self.target, self.split)
+        """What logits are divided by, where the answers are classes or labels."""
+        return self.found["temperature"]
 
     @cached_property
-    def calibration(self) -> Calibration:
-        """What the temperature does on validation and test nodes."""
-        return self.task.calibration(self.temperature, self.logits, self.target, self.split)
+    def found(self) -> dict[str, float]:
+        """What makes answers of outputs, see `Task.settle`: older folders find it now."""
+        return self.result.found or self.task.settle(self.logits, self.target, self.split)
+
+    @cached_property
+    def calibration(self) -> Calibration | Intervals:
+        """How far answers can be trusted, on validation and test units."""
+        return self.task.calibration(self.found, self.logits, self.target, self.split)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What is predicted for all units, as people have it."""
+        names = self.task.names(self.dataset)
+        return self.task.answers(self.logits, self.target, self.found, names)
 
     @cached_property
     def probabilities(self) -> np.ndarray:
@@ -177,12 +188,21 @@ class SavedRun:
         """The same model on another graph with the same columns; none of its nodes is in a part."""
         _check.kind("dataset", dataset, Dataset, "a Dataset")
         other, dataset = copy(self), dataset.encoded(self.config.data.encoding)
-        for name in ("graph", "split", "target", "logits", "probabilities", "calibration"):
+        found = self.found
+        for name in (
+            "graph",
+            "split",
+            "target",
+            "logits",
+            "probabilities",
+            "calibration",
+            "answers",
+        ):
             other.__dict__.pop(name, None)
         target = self.task.target(dataset)
         nobody = torch.zeros(len(target), dtype=torch.bool)
         problem = Problem(dataset, target, Split(nobody, nobody, nobody), self.task.inputs(dataset))
-        other.__dict__ |= {"temperature": self.temperature, "dataset": dataset, "problem": problem}
+        other.__dict__ |= {"found": found, "dataset": dataset, "problem": problem}
         return other
 
     def read_tables(
@@ -244,13 +264,13 @@ class Scores(NamedTuple):
     train: float
     val: float
     test: float
-    quality: Quality
+    quality: AnyQuality
 
 
 def score(run: SavedRun) -> Scores:
-    """A run on the split that it was trained on, by its calibrated probabilities."""
+    """A run on the split that it was trained on, by its calibrated answers."""
     test = run.split.test.numpy()
-    found = run.task.quality(run.logits[test] / run.temperature, run.target[test])
+    found = run.task.quality(run.logits[test], run.target[test], run.found)
     return Scores(run, *run.scores(), found)
 
 

@@ -6,9 +6,9 @@ and what a terminal would obey is taken out of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from rich.bar import Bar
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -18,6 +18,7 @@ from rich.tree import Tree
 from ..explanations import Explainer, Explanation
 from ..explanations.explanation import GLOBAL, Level, Rest, Source
 from ..runs import SavedRun
+from ..tasks.answers import OfLabels, OfNumbers
 from .tables import numbers
 from .text import counted, percent, plain, short, signed
 
@@ -38,29 +39,57 @@ def describe(run: SavedRun, node: int) -> dict[str, Any]:
 
 
 def brief(run: SavedRun, node: int) -> dict[str, Any]:
-    """The same, with the predicted class and its probability."""
-    shares = run.probabilities[node]
-    predicted = run.dataset.classes[shares.argmax()]
-    return {**describe(run, node), "predicted": predicted, "probability": float(shares.max())}
+    """The same, with what is predicted, and its probability if it has one."""
+    answers = run.answers
+    told = {"predicted": answers.told(node), "probability": answers.sure(node)}
+    return {**describe(run, node), **told}
 
 
-def mistakes(run: SavedRun, among: np.ndarray) -> list[int]:
-    """Nodes in a mask [N] with another class than predicted, the surest prediction first."""
-    wrong = np.flatnonzero(among & (run.probabilities.argmax(1) != run.dataset.y.numpy()))
-    order = np.argsort(-run.probabilities[wrong].max(1), kind="stable")
-    return [int(node) for node in wrong[order]]
+@dataclass(frozen=True)
+class Output:
+    """An output of a model: which one, what it is called, and on which scale it is told.
+
+    A number is told on the scale that was learnt, its own or that of its logarithm: an output of 1
+    is `scale` on it, and 0 is `center`.
+    """
+
+    index: int
+    name: str
+    scale: float = 1.0
+    center: float = 0.0
+
+
+def output(run: SavedRun, node: int, name: str | None = None) -> Output:
+    """The output of a node that is explained: a class or label by name; by default the predicted
+    class, the label that is given or missed wrongly or else is most probable, or the number."""
+    if isinstance(run.answers, OfNumbers):
+        if name is not None:
+            run.dataset.find_class(name)  # says that there are no classes
+        schema, log = run.dataset.schema, run.config.task.log_target
+        target = (schema and schema.target) or "number"
+        return Output(
+            0, f"log {target}" if log else target, run.found["scale"], run.found["center"]
+        )
+    if name is not None:
+        index = run.dataset.find_class(name)
+    elif isinstance(run.answers, OfLabels):
+        index = run.answers.worst(node)
+    else:
+        index = int(run.probabilities[node].argmax())
+    return Output(index, run.dataset.classes[index])
 
 
 def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> dict[str, Any]:
-    """What `to_dict` says of a node and a class of a run, both by name."""
-    root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
+    """What `to_dict` says of a node and a class or label of a run, both by name."""
+    root = run.dataset.find(node)
+    explained = output(run, root, cls)
     return to_dict(run, explainer(run)(root), explained, **options)
 
 
 def to_dict(
     run: SavedRun,
     explanation: Explanation,
-    cls: int | None = None,
+    explained: Output | None = None,
     top: int = 5,
     hops: int | None = None,
     by: str = "share",
@@ -69,25 +98,26 @@ def to_dict(
 
     Contributions are pairs: to the logit of the explained class, and to that of its rival, the best
     of the other classes (the runner-up, where the winning class is explained); to one logit only
-    where there is a single class. "attention" are shares of the weights of each head; what these
-    sum to is "weights" of a level, None where the read-out is a mean and they sum to 1.
+    where classes are no rivals: of a label, or of a number, on the scale that was learnt.
+    "attention" are shares of the weights of each head; what these sum to is "weights" of a level,
+    None where the read-out is a mean and they sum to 1.
 
     Args:
         run: whose model and graph it is of.
         explanation: of a root.
-        cls: the class to explain; by default the predicted one.
+        explained: the output to explain, see `output`.
         top: nodes to name in each level; the others are added up.
         hops: nodes are named up to this hop only.
         by: see `Level.top`.
     """
     root, classes = explanation.root, run.dataset.classes
-    predicted = int(run.probabilities[root].argmax())
-    cls = predicted if cls is None else cls
-    rival = explanation.rival(cls)
+    about = explained or output(run, root)
+    cls, scale, center = about.index, about.scale, about.center
+    rival = explanation.rival(cls) if run.task.kind == "class" else None
     pair = [cls] if rival is None else [cls, rival]
 
     def part(of: Source | Rest) -> dict[str, Any]:
-        added = of.contribution.sum(0)[pair]
+        added = scale * of.contribution.sum(0)[pair]
         return {"attention": of.attention.tolist(), "contribution": added.tolist()}
 
     def walk(level: Level, node: int) -> dict[str, Any] | None:
@@ -103,8 +133,8 @@ def to_dict(
             "hop": level.hop,
             "nodes": len(level.nodes),
             "weights": None if level.is_mean else level.attention.sum(0).tolist(),  # [H]
-            "contribution": level.total.sum(0)[pair].tolist(),
-            "heads": level.total[:, pair].tolist(),  # [H, 2]
+            "contribution": (scale * level.total.sum(0)[pair]).tolist(),
+            "heads": (scale * level.total[:, pair]).tolist(),  # [H, 2]
             "sources": [
                 {**describe(run, each.node), **part(each), "walk": walk(level, each.node)}
                 for each in sources
@@ -114,17 +144,25 @@ def to_dict(
 
     return {
         **describe(run, root),
-        "predicted": classes[predicted],
-        "class": classes[cls],
+        "predicted": run.answers.told(root),
+        "class": about.name,
         "rival": None if rival is None else classes[rival],
-        "probability": run.probabilities[root, pair].tolist(),
-        "logit": explanation.logits[pair].tolist(),
-        "model_logit": run.logits[root, pair].tolist(),
-        "bias": explanation.bias[pair].tolist(),
+        **_sureness(run, root, pair),
+        "logit": (scale * explanation.logits[pair] + center).tolist(),
+        "model_logit": (scale * run.logits[root, pair] + center).tolist(),
+        "bias": (scale * explanation.bias[pair] + center).tolist(),
         "levels": [level_of(level) for level in explanation.levels],
         "classes": list(classes),
-        "logits": explanation.logits.tolist(),
+        "logits": (scale * explanation.logits + center).tolist(),
     }
+
+
+def _sureness(run: SavedRun, root: int, pair: list[int]) -> dict[str, Any]:
+    """The probabilities of what is explained; or of a number its interval."""
+    if isinstance(run.answers, OfNumbers):
+        low, high = float(run.answers.low[root]), float(run.answers.high[root])
+        return {"probability": None, "interval": [low, high]}
+    return {"probability": run.probabilities[root, pair].tolist()}
 
 
 # ------------------------------------------------------------------------------- on a terminal
@@ -141,9 +179,10 @@ def show(told: dict[str, Any]) -> RenderableType:
         )
         if level["sources"]:
             branch.add(_sources(level, told))
+    own = "output" if told["probability"] is None else "logit"
     line = (
         f"all parts and the bias add up to {told['logit'][0]:.6f}; "
-        f"the model's own logit is {told['model_logit'][0]:.6f}"
+        f"the model's own {own} is {told['model_logit'][0]:.6f}"
     )
     return Group(tree, "", _table(told), "", line)
 
@@ -162,6 +201,11 @@ def _title(told: dict[str, Any]) -> str:
     """Two lines: what the node is, and how sure the model is of what is explained."""
     label = "its class is not known" if told["label"] is None else f"it is {plain(told['label'])}"
     title = f"[bold]node {plain(told['node'])}[/bold]: predicted {plain(told['predicted'])}"
+    if told["probability"] is None:
+        label, (low, high) = label.replace("class", "number"), told["interval"]
+        name, value = plain(told["class"]), told["logit"][0]
+        line = f"{name}: {value:.6g}; the interval of the prediction is {low:.6g} to {high:.6g}"
+        return f"{title}, {label}{_part(told)}\n{line}"
     whose = ("logit of", "runner-up" if told["class"] == told["predicted"] else "against")
     numbers = zip(whose, _pair(told), told["logit"], told["probability"], strict=False)
     lines = [f"{of} {name}: {logit:.3f} ({percent(p, 1)} %)" for of, name, logit, p in numbers]
@@ -204,11 +248,12 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
 
 
 def _table(told: dict[str, Any]) -> Table:
-    """How much each hop and head adds to the logit of the explained class."""
+    """How much each hop and head adds to the output that is explained."""
     levels, cls, (_, *rival) = told["levels"], plain(told["class"]), _columns(told)
     heads = len(levels[0]["heads"])
     headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *rival)
-    look: Any = {"title": f"what the logit of {cls} is made of", "box": SIMPLE_HEAD}
+    of = cls if told["probability"] is None else f"the logit of {cls}"
+    look: Any = {"title": f"what {of} is made of", "box": SIMPLE_HEAD}
     table = numbers(headings, texts=("",), no_wrap=True, **look)
     name, bars = table.columns[0], table.columns[heads + 2]
     name.no_wrap, bars.min_width, bars.max_width = True, 4, BAR
@@ -225,5 +270,5 @@ def _table(told: dict[str, Any]) -> Table:
     add("bias", [""] * heads, told["bias"])
     table.add_section()
     sums = [signed(sum(level["heads"][head][0] for level in levels)) for head in range(heads)]
-    add("logit", sums, told["logit"], bar=False)
+    add("logit" if told["probability"] else "sum", sums, told["logit"], bar=False)
     return table

@@ -13,16 +13,18 @@ from rich.console import Console
 from rich.table import Table
 
 from ..io import write_bytes
-from ..runs import Predictions, Scores
+from ..runs import Predictions, SavedRun, Scores
 from ..runs.saved import best
 from ..tasks import of as task_of
-from ..tasks.calibration import Calibration
-from ..tasks.quality import most_confused
+from ..tasks.answers import OfClasses, OfNumbers
+from ..tasks.calibration import Calibration, Intervals
+from ..tasks.quality import LabelQuality, Quality, most_confused
 from ..train.fit import Result
 from . import confusion
 from .tables import numbers
-from .text import percent, plain
+from .text import counted, intervals_in_words, percent, plain
 
+LABELS_SHOWN = 30
 CLASSES_SHOWN = 15
 """Classes up to which the confusion matrix is a table; of more, the worst pairs are listed."""
 
@@ -64,15 +66,29 @@ def show_scores(scores: list[Scores], console: Console) -> None:
 
 def show_quality(scores: list[Scores], console: Console) -> None:
     """More scores of the test nodes, a line for each run."""
-    console.print("\ntest nodes (%)")
-    rows = ((one.run.result.run, *map(percent, one.quality.named().values())) for one in scores)
-    console.print(_table(("run", *scores[0].quality.named()), rows))
+    quality = scores[0].quality
+    unit = f" ({quality.unit})" if quality.unit else ""
+    console.print(f"\ntest {scores[0].run.task.unit}s{unit}")
+    rows = ((one.run.result.run, *one.quality.told().values()) for one in scores)
+    console.print(_table(("run", *quality.told()), rows))
 
 
-def show_confusion(scores: list[Scores], folder: Path, console: Console) -> None:
-    """The confusion matrix of the run with the best validation score; and as a picture."""
+def show_details(scores: list[Scores], folder: Path, console: Console) -> None:
+    """What the scores of the run with the best validation score hide: which classes are taken for
+    which (also as a picture), how well each label is told, or how far numbers are off."""
     run = best([score.run for score in scores])
-    counts = next(score.quality.confusion for score in scores if score.run is run)
+    quality = next(score.quality for score in scores if score.run is run)
+    if isinstance(quality, Quality):
+        show_confusion(run, quality.confusion, folder, console)
+    elif isinstance(quality, LabelQuality):
+        console.print(f"test {run.task.unit}s of run {run.result.run}: each label (scores in %)")
+        console.print(labels_table(quality, run.task.names(run.dataset)))
+    else:
+        show_calibration(run.calibration, console)
+
+
+def show_confusion(run: SavedRun, counts: np.ndarray, folder: Path, console: Console) -> None:
+    """The confusion matrix [C, C] of a run's test nodes; and as a picture."""
     classes, names = run.dataset.classes, [plain(name) for name in run.dataset.classes]
     nodes = f"test nodes of run {run.result.run}"
     if len(classes) <= CLASSES_SHOWN:
@@ -104,8 +120,27 @@ def _matrix(names: list[str], columns: list[str], counts: np.ndarray) -> Table:
     return _table(("", *columns), rows)
 
 
-def show_calibration(calibration: Calibration, console: Console) -> None:
-    """What the temperature does to the probabilities."""
+def labels_table(quality: LabelQuality, names: Sequence[str]) -> Table:
+    """How well each label is told, the most frequent first."""
+    each = sorted(zip(quality.labels, names, strict=True), key=lambda pair: -pair[0].units)
+    rows: Iterable[Sequence[Any]] = (
+        (plain(name), found.units, found.given, *map(percent, found.shares))
+        for found, name in each[:LABELS_SHOWN]
+    )
+    table = _table(("label", "have it", "given", "precision", "recall", "F1", "ROC-AUC"), rows)
+    if len(each) > LABELS_SHOWN:
+        table.caption = f"and {len(each) - LABELS_SHOWN:,} labels more"
+    return table
+
+
+def show_calibration(calibration: Calibration | Intervals, console: Console) -> None:
+    """What the temperature does to the probabilities, or how often intervals hold."""
+    if isinstance(calibration, Intervals):
+        console.print(intervals_in_words(calibration))
+        parts = (("validation", calibration.val), ("test", calibration.test))
+        shares = ((name, part.nodes, percent(part.share)) for name, part in parts)
+        console.print(_table(("", "nodes", "in the interval (%)"), shares))
+        return
     console.print(
         f"probabilities are calibrated by temperature {calibration.temperature:.3f}, which was "
         "found on the validation nodes (NLL: negative log-likelihood, ECE: expected calibration "
@@ -119,13 +154,23 @@ def show_calibration(calibration: Calibration, console: Console) -> None:
 
 
 def known_labels(predictions: Predictions) -> str | None:
-    """How many of new nodes with a label are right, if any has one."""
-    known = predictions.labels >= 0
-    if not known.any():
+    """How well those of new nodes are predicted whose class, labels or number is known, if any."""
+    answers = predictions.answers
+    known = np.array([value is not None for value in answers.known])
+    count = int(known.sum())
+    if not count:
         return None
-    right = predictions.probabilities.argmax(1)[known] == predictions.labels[known]
-    share = percent(right.mean(), 1)
-    return f"{int(right.sum()):,} of {len(right):,} nodes with a label are right ({share}%)"
+    if isinstance(answers, OfNumbers):
+        off = np.abs(answers.values - answers.target)[known].mean()
+        inside = (answers.low <= answers.target) & (answers.target <= answers.high)
+        return (
+            f"{counted(count)} with a number: off by {off:.4g} on average, "
+            f"{percent(inside[known].mean(), 1)}% in the interval"
+        )
+    right = count - len(answers.mistakes(known))
+    exactly = "" if isinstance(answers, OfClasses) else ", in all their labels"
+    share = percent(right / count, 1)
+    return f"{right:,} of {count:,} nodes with a label are right ({share}%){exactly}"
 
 
 def _table(

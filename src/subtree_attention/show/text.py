@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..tasks.calibration import Intervals
 
 
 def percent(share: float | None, digits: int = 2) -> str:
     """A share in per cent, without its unit."""
     return "-" if share is None or math.isnan(share) else f"{100 * share:.{digits}f}"
+
+
+def intervals_in_words(intervals: Intervals) -> str:
+    """How far an interval reaches, and why."""
+    width, whom = intervals.half_width, f"{100 * intervals.level:.0f} % of the validation nodes"
+    reach = f"{width:.4g} to either side of a prediction"
+    if intervals.of_logarithm:
+        factor = math.exp(min(width, 700))
+        reach = f"from 1/{factor:.4g} to {factor:.4g} times a prediction"
+    return f"intervals reach {reach}, where the numbers of {whom} are"
 
 
 def signed(value: float) -> str:

@@ -6,11 +6,15 @@ from .. import _check
 from ..config import Settings
 from .classification import NodeClassification
 from .graphs import GraphClassification
+from .labels import NodeMultiLabel
 from .link import LinkPrediction
+from .regression import NodeRegression
 from .task import Problem, Task
 
 TASKS: dict[str, type[Task]] = {
     "node-classification": NodeClassification,
+    "node-multilabel": NodeMultiLabel,
+    "node-regression": NodeRegression,
     "link-prediction": LinkPrediction,
     "graph-classification": GraphClassification,
 }
@@ -27,6 +31,8 @@ __all__ = [
     "GraphClassification",
     "LinkPrediction",
     "NodeClassification",
+    "NodeMultiLabel",
+    "NodeRegression",
     "Problem",
     "Task",
     "of",

@@ -1,7 +1,8 @@
-"""How far probabilities can be trusted, and the temperature that makes them more so.
+"""How far predictions can be trusted: temperatures of probabilities, and intervals of numbers.
 
 A temperature T divides all logits: the order of the classes stays, their probabilities become as
-sure as the model is right on the validation nodes (Guo et al., 2017).
+sure as the model is right on the validation units (Guo et al., 2017). An interval reaches as far
+from a predicted number as most validation units are off (split conformal prediction).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ TEMPERATURES = (0.05, 20.0)
 """Between them it is searched."""
 PRIOR = 0.5
 """Deviation of the logarithm of a temperature, before any node is seen."""
+LEVEL = 0.9
+"""How often an interval shall hold the true number."""
 
 
 class Bin(NamedTuple):
@@ -43,18 +46,39 @@ class Calibration(NamedTuple):
     test: Trust
 
 
-def calibration(
-    temperature: float, logits: np.ndarray, labels: np.ndarray, val: np.ndarray, test: np.ndarray
-) -> Calibration:
-    """What a temperature does to logits [N, C]; labels and masks are [N]."""
+class Coverage(NamedTuple):
+    """How often the interval holds the true number, on some units."""
 
-    def trust(mask: np.ndarray) -> Trust:
-        right, both = labels[mask], [logits[mask], logits[mask] / temperature]
-        before, after = (negative_log_likelihood(some, right) for some in both)
-        rough, fine = (calibration_error(softmax(some), right) for some in both)
-        return Trust(int(mask.sum()), (before, after), (rough, fine))
+    nodes: int
+    share: float
 
-    return Calibration(temperature, trust(val), trust(test))
+
+class Intervals(NamedTuple):
+    """How far a true number may be from a predicted one, and how often it is not farther.
+
+    `half_width` is on the scale that was learnt: of a logarithm it is a factor, once exponentiated.
+    """
+
+    level: float
+    half_width: float
+    of_logarithm: bool
+    val: Coverage
+    test: Coverage
+
+
+def trust(temperature: float, logits: np.ndarray, labels: np.ndarray) -> Trust:
+    """What a temperature does to logits [n, C] of units with labels [n]."""
+    both = [logits, logits / temperature]
+    before, after = (negative_log_likelihood(some, labels) for some in both)
+    rough, fine = (calibration_error(softmax(some), labels) for some in both)
+    return Trust(len(labels), (before, after), (rough, fine))
+
+
+def decisions(logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels as decisions between no and yes, where they are known: [n, C] -> [m, 2] and [m]."""
+    known = ~np.isnan(target)
+    yes = logits[known]
+    return np.stack([np.zeros_like(yes), yes], 1), target[known].astype(int)
 
 
 def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

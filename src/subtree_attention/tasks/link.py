@@ -17,7 +17,7 @@ from ..datasets import Split
 from ..nn import LinkNetwork, build
 from .classification import Classification
 from .graphs import width_of
-from .metrics import Loss, cross_entropy
+from .metrics import LINK_METRICS, Loss, cross_entropy
 from .task import Problem
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class LinkPrediction(Classification):
     """Which pairs of nodes are linked."""
 
     unit = "link"
-    classes = ("no link", "link")
+    metrics = LINK_METRICS
 
     def accept(self, dataset: Dataset) -> None:
         if dataset.batch is not None:
@@ -51,6 +51,9 @@ class LinkPrediction(Classification):
     def outputs(self, dataset: Dataset) -> int:
         """Two logits for each pair."""
         return 2
+
+    def names(self, dataset: Dataset) -> tuple[str, ...]:
+        return ("no link", "link")
 
     def network(self, settings: Any, in_channels: int, out_channels: int) -> nn.Module:
         width, dropout = width_of(settings), getattr(settings, "dropout", 0.0)

@@ -1,14 +1,19 @@
-"""Losses and scores of node classification, on the device and without a wait for the host.
+"""Losses and scores, on the device and without a wait for the host.
 
-Each is made once for the nodes that it is about, and is then a function of all logits [N, C]:
-shapes do not change from epoch to epoch, so a GPU can replay them.
+Each is made once for the units that it is about, and is then a function of all outputs: shapes do
+not change from epoch to epoch, so a GPU can replay them. Targets are
+
+    classes   int64 [U], outputs are logits [U, C]
+    labels    float [U, C], 1 where a unit has a label, 0 where not, NaN where that is not known;
+              outputs are logits [U, C], and a label is given where the logit is above 0
+    numbers   float [U], NaN where it is not known; outputs are numbers [U]
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -30,28 +35,140 @@ def accuracy(labels: Tensor, masks: Tensor) -> Score:
     return score
 
 
-def roc_auc(labels: Tensor, masks: Tensor) -> Score:
-    """Area under the ROC curve of the second of two classes: labels [N], masks [S, N] -> [S].
+def macro_f1(labels: Tensor, masks: Tensor) -> Score:
+    """Mean over classes of the harmonic mean of precision and recall: labels [U], masks [S, U].
 
-    The share of pairs of a positive and a negative node that are in the right order, ties counted
-    half; NaN if only one class is present.
+    Over the classes that occur in a mask, truly or by prediction.
     """
-    positive, negative = masks & (labels == 1), masks & (labels != 1)  # [S, N]
-    pairs = positive.sum(1) * negative.sum(1)
 
     def score(logits: Tensor) -> Tensor:
-        if logits.size(-1) != 2:
-            raise ValueError(f"roc_auc is for two classes, got {logits.size(-1)} logits")
-        scores = torch.softmax(logits.double(), -1)[:, 1].contiguous()
-        ranked, order = scores.sort()
-        # Negatives below each rank; equal scores share the ranks from `first` to `last`.
-        below = F.pad(negative[:, order].long().cumsum(1), (1, 0))  # [S, N + 1]
-        first = torch.searchsorted(ranked, ranked)
-        last = torch.searchsorted(ranked, ranked, right=True)
-        twice = below[:, first] + below[:, last]
-        return (positive[:, order] * twice).sum(1).double() / (2 * pairs)
+        classes = logits.size(-1)
+        truth, given = (_one_hot(some, classes) == 1 for some in (labels, logits.argmax(-1)))
+        return _f1(given, truth, masks[..., None].expand(-1, -1, classes)).nanmean(-1)
 
     return score
+
+
+def roc_auc(labels: Tensor, masks: Tensor) -> Score:
+    """Area under the ROC curve: labels [U], masks [S, U] -> [S].
+
+    The share of pairs of a positive and a negative unit that are in the right order, ties counted
+    half. Of two classes, that of the second; of more, the mean of each against the rest, over those
+    that occur. NaN if only one class is present.
+    """
+    return _one_against_the_rest(_areas, labels, masks)
+
+
+def average_precision(labels: Tensor, masks: Tensor) -> Score:
+    """Mean precision over the ranks of the positive units: labels [U], masks [S, U] -> [S].
+
+    Of which classes, see `roc_auc`.
+    """
+    return _one_against_the_rest(_precisions, labels, masks)
+
+
+def _one_against_the_rest(
+    of: Callable[[Tensor, Tensor, Tensor], Tensor], labels: Tensor, masks: Tensor
+) -> Score:
+    """A score of rankings, for classes."""
+
+    def score(logits: Tensor) -> Tensor:
+        classes = torch.arange(logits.size(-1), device=logits.device)
+        chosen = classes[1:] if len(classes) == 2 else classes
+        ranks = torch.softmax(logits.double(), -1)[:, chosen].t().contiguous()  # [C, U]
+        truth = labels == chosen[:, None]
+        return of(ranks, masks[:, None] & truth, masks[:, None] & ~truth).nanmean(-1)
+
+    return score
+
+
+def label_macro_f1(labels: Tensor, masks: Tensor) -> Score:
+    """`macro_f1` of labels [U, C]: the mean over labels that occur, truly or by prediction."""
+    known = masks[..., None] & ~labels.isnan()
+    return lambda logits: _f1(logits > 0, labels == 1, known).nanmean(-1)
+
+
+def label_micro_f1(labels: Tensor, masks: Tensor) -> Score:
+    """Harmonic mean of precision and recall over all units and labels at once: labels [U, C]."""
+    known = (masks[..., None] & ~labels.isnan()).flatten(1)[..., None]  # [S, U C, 1]
+
+    def score(logits: Tensor) -> Tensor:
+        return _f1((logits > 0).reshape(-1, 1), (labels == 1).reshape(-1, 1), known)[:, 0]
+
+    return score
+
+
+def label_roc_auc(labels: Tensor, masks: Tensor) -> Score:
+    """Mean area under the ROC curve over the labels [U, C] that some units have and some not."""
+    return _of_labels(_areas, labels, masks)
+
+
+def label_average_precision(labels: Tensor, masks: Tensor) -> Score:
+    """Mean average precision over the labels [U, C] that some unit has."""
+    return _of_labels(_precisions, labels, masks)
+
+
+def _of_labels(
+    of: Callable[[Tensor, Tensor, Tensor], Tensor], labels: Tensor, masks: Tensor
+) -> Score:
+    """A score of rankings, for labels."""
+    positive, negative = (masks[:, None] & (labels.t() == value) for value in (1, 0))
+    return lambda logits: of(logits.double().t().contiguous(), positive, negative).nanmean(-1)
+
+
+def _f1(given: Tensor, truth: Tensor, counted: Tensor) -> Tensor:
+    """2 TP / (2 TP + FP + FN) of each label: [U, C], [U, C] and [S, U, C] -> [S, C]; NaN where
+    nothing is given and nothing is true."""
+    both = (counted & given & truth).sum(1)
+    either = (counted & given).sum(1) + (counted & truth).sum(1)
+    return 2 * both.double() / either
+
+
+def _areas(scores: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """Areas under ROC curves: scores [C, U], positive and negative units [S, C, U] -> [S, C]."""
+    ranked, order = scores.sort()
+    pairs = positive.sum(-1) * negative.sum(-1)
+    order = order.expand_as(positive)
+    # Negatives below each rank; equal scores share the ranks from `first` to `last`.
+    below = F.pad(negative.gather(-1, order).long().cumsum(-1), (1, 0))  # [S, C, U + 1]
+    first = torch.searchsorted(ranked, ranked).expand_as(order)
+    last = torch.searchsorted(ranked, ranked, right=True).expand_as(order)
+    twice = below.gather(-1, first) + below.gather(-1, last)
+    return (positive.gather(-1, order) * twice).sum(-1).double() / (2 * pairs)
+
+
+def _precisions(scores: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """Average precisions, of the same; equal scores are one threshold."""
+    ranked, order = scores.sort()
+    order = order.expand_as(positive)
+    hit = positive.gather(-1, order)
+    # Units at or above each rank's score: all but those below the first that is equal.
+    first = torch.searchsorted(ranked, ranked).expand_as(order)
+    hits, all_of_them = (
+        some.sum(-1, keepdim=True) - F.pad(some.cumsum(-1), (1, 0)).gather(-1, first)
+        for some in (hit.long(), (positive | negative).gather(-1, order).long())
+    )
+    return (hit * hits.double() / all_of_them.clamp(min=1)).sum(-1) / hit.sum(-1)
+
+
+def r2(target: Tensor, masks: Tensor) -> Score:
+    """Share of the variance that is explained: target [U], masks [S, U] -> [S]; at most 1."""
+    truth, weights = target.double().nan_to_num(), masks.double()
+    means = (weights @ truth / masks.sum(1))[:, None]
+    whole = (weights * (truth - means).square()).sum(1)
+    return lambda given: 1 - weights @ (given.double() - truth).square() / whole
+
+
+def mae(target: Tensor, masks: Tensor) -> Score:
+    """Mean absolute error: target [U], masks [S, U] -> [S]."""
+    truth, weights, sizes = target.double().nan_to_num(), masks.double(), masks.sum(1)
+    return lambda given: weights @ (given.double() - truth).abs() / sizes
+
+
+def rmse(target: Tensor, masks: Tensor) -> Score:
+    """Square root of the mean squared error: target [U], masks [S, U] -> [S]."""
+    truth, weights, sizes = target.double().nan_to_num(), masks.double(), masks.sum(1)
+    return lambda given: (weights @ (given.double() - truth).square() / sizes).sqrt()
 
 
 def _one_hot(labels: Tensor, classes: int) -> Tensor:
@@ -80,6 +197,32 @@ def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
     return loss
 
 
+def label_binary(labels: Tensor, mask: Tensor) -> Loss:
+    """Mean binary cross-entropy over the labels [U, C] of the mask [U] that are known."""
+    known = mask[:, None] & ~labels.isnan()
+    target, weight = labels.nan_to_num(), known / known.sum()
+
+    def loss(logits: Tensor) -> Tensor:
+        own, share = target.to(logits), weight.to(logits)
+        return F.binary_cross_entropy_with_logits(logits, own, share, reduction="sum")
+
+    return loss
+
+
+def distance(kind: str, target: Tensor, mask: Tensor) -> Loss:
+    """Mean distance of numbers [U] from the target [U] on the mask [U]: see `DISTANCES`."""
+    of, truth, weight = DISTANCES[kind], target.nan_to_num(), mask / mask.sum()
+    return lambda given: (of(given, truth.to(given), reduction="none") * weight.to(given)).sum()
+
+
+DISTANCES: dict[str, Callable[..., Tensor]] = {
+    "mse": F.mse_loss,
+    "huber": F.huber_loss,
+    "l1": F.l1_loss,
+}
+"""Squared, absolute, or squared up to 1 and absolute beyond."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """A score: what it is called, which way is better, and how it is written.
@@ -87,10 +230,10 @@ class Metric:
     Attributes:
         name: in a configuration.
         title: for people.
-        scores: `(labels [N], masks [S, N])` -> a function of logits [N, C] that gives [S].
+        scores: `(target [U, ...], masks [S, U])` -> a function of the outputs that gives [S].
         sign: 1 where higher is better, -1 where lower is.
-        unit, scale: in which it is written, and how many of them one is.
-        two_classes: whether it is for two classes only.
+        unit, scale, form: in which it is written, how many of them one is, and with which digits.
+        contrasts: whether it says nothing of a part in which all units are alike.
     """
 
     name: str
@@ -99,22 +242,50 @@ class Metric:
     sign: int = 1
     unit: str = "%"
     scale: float = 100
-    two_classes: bool = False
+    form: str = ".2f"
+    contrasts: bool = False
 
     @property
     def label(self) -> str:
         """Title and unit, for the head of a table."""
-        return f"{self.title} ({self.unit})"
+        return f"{self.title} ({self.unit})" if self.unit else self.title
 
     def show(self, value: float | None) -> str:
         """A score as it is printed, without its unit."""
-        return "-" if value is None or math.isnan(value) else f"{self.scale * value:.2f}"
+        nothing = value is None or math.isnan(value)
+        return "-" if nothing else format(self.scale * value, self.form)  # type: ignore[operator]
+
+    def told(self, value: float | None) -> str:
+        """The same, with its unit."""
+        return f"{self.show(value)} {self.unit}".strip()
 
 
-METRICS = {
-    **{name: Metric(name, name.capitalize(), scores) for name, scores in HITS.items()},
-    "mrr": Metric("mrr", "MRR", mrr),
-    "accuracy": Metric("accuracy", "accuracy", accuracy),
-    "roc_auc": Metric("roc_auc", "ROC-AUC", roc_auc, two_classes=True),
-}
+def _named(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in metrics}
+
+
+CLASS_METRICS = _named(
+    Metric("accuracy", "accuracy", accuracy),
+    Metric("macro_f1", "macro F1", macro_f1),
+    Metric("roc_auc", "ROC-AUC", roc_auc, contrasts=True),
+    Metric("average_precision", "average precision", average_precision, contrasts=True),
+)
+LABEL_METRICS = _named(
+    replace(CLASS_METRICS["average_precision"], scores=label_average_precision),
+    replace(CLASS_METRICS["roc_auc"], scores=label_roc_auc),
+    replace(CLASS_METRICS["macro_f1"], scores=label_macro_f1),
+    Metric("micro_f1", "micro F1", label_micro_f1),
+)
+NUMBER_METRICS = _named(
+    Metric("r2", "R2", r2, unit="", scale=1, form=".4f", contrasts=True),
+    Metric("mae", "MAE", mae, sign=-1, unit="", scale=1, form=".4g"),
+    Metric("rmse", "RMSE", rmse, sign=-1, unit="", scale=1, form=".4g"),
+)
+LINK_METRICS = _named(
+    *(Metric(name, name.capitalize(), scores) for name, scores in HITS.items()),
+    Metric("mrr", "MRR", mrr),
+    CLASS_METRICS["roc_auc"],
+)
+METRICS = {**LINK_METRICS, **LABEL_METRICS, **NUMBER_METRICS, **CLASS_METRICS}
+"""By name, for whoever only shows scores."""
 LOSSES = {"cross_entropy": cross_entropy, "binary": binary}

@@ -1,28 +1,33 @@
-"""How good a finished model is on some nodes, as a person asks: scores and the confusion matrix."""
+"""How good a finished model is on some units, as a person asks: more scores, and what they hide."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import torch
 
-from .calibration import calibration_error, softmax
-from .metrics import METRICS
+from .calibration import calibration_error, decisions, softmax
+from .metrics import LABEL_METRICS, METRICS, Metric
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Scores on some nodes, between 0 and 1.
+    """Scores on some units that have one class each, between 0 and 1.
 
     Attributes:
-        accuracy: share of nodes whose class is right.
+        accuracy: share of units whose class is right.
         macro_f1: mean over classes of the harmonic mean of precision and recall.
         roc_auc: of the second of two classes; of more, the mean of each against the rest, over
             classes that occur. NaN where no class can be told from another.
         calibration_error: how far confidence is from accuracy, see `calibration`.
-        confusion: [C, C], nodes by true class (rows) and predicted class.
+        confusion: [C, C], units by true class (rows) and predicted class.
     """
 
+    unit: ClassVar[str] = "%"
     accuracy: float
     macro_f1: float
     roc_auc: float
@@ -33,14 +38,94 @@ class Quality:
         """The scores by what people call them."""
         return {
             METRICS["accuracy"].title: self.accuracy,
-            "macro F1": self.macro_f1,
+            METRICS["macro_f1"].title: self.macro_f1,
             METRICS["roc_auc"].title: self.roc_auc,
             "calibration error": self.calibration_error,
         }
 
+    def told(self) -> dict[str, str]:
+        """The scores as they are printed, without the unit."""
+        return {name: METRICS["accuracy"].show(value) for name, value in self.named().items()}
+
+
+class OfLabel(NamedTuple):
+    """One label: how many units have it and are given it, and how well it is told."""
+
+    units: int
+    given: int
+    precision: float
+    recall: float
+    f1: float
+    roc_auc: float
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The scores, without the counts."""
+        return self.precision, self.recall, self.f1, self.roc_auc
+
+
+@dataclass(frozen=True)
+class LabelQuality:
+    """Scores on some units that have any number of labels, between 0 and 1.
+
+    Attributes:
+        scores: by the names of the metrics of labels, see `metrics`.
+        calibration_error: how far the confidence in each yes and no is from how often it is right.
+        labels: each of them; scores are NaN where nothing can be said.
+    """
+
+    unit: ClassVar[str] = "%"
+    scores: Mapping[str, float]
+    calibration_error: float
+    labels: list[OfLabel]
+
+    def named(self) -> dict[str, float]:
+        """The scores by what people call them."""
+        scores = {METRICS[name].title: value for name, value in self.scores.items()}
+        return {**scores, "calibration error": self.calibration_error}
+
+    def told(self) -> dict[str, str]:
+        """The scores as they are printed, without the unit."""
+        return {name: METRICS["accuracy"].show(value) for name, value in self.named().items()}
+
+
+@dataclass(frozen=True)
+class NumberQuality:
+    """Scores on some units that have a number each.
+
+    Attributes:
+        scores: by the names of the metrics of numbers, on the scale that was learnt.
+        coverage: share of units whose number is within the interval of its prediction.
+        own: the same scores in the numbers' own unit, where their logarithm was learnt.
+    """
+
+    unit: ClassVar[str] = ""
+    scores: Mapping[str, float]
+    coverage: float
+    own: Mapping[str, float] | None = None
+
+    def named(self) -> dict[str, float]:
+        """The scores by what people call them."""
+        of = "" if self.own is None else " of the logarithm"
+        return {
+            **{METRICS[name].title + of: value for name, value in self.scores.items()},
+            **{METRICS[name].title: value for name, value in (self.own or {}).items()},
+            "in the interval": self.coverage,
+        }
+
+    def told(self) -> dict[str, str]:
+        """The scores as they are printed."""
+        both = [*self.scores.items(), *(self.own or {}).items()]
+        shown = [METRICS[name].told(value) for name, value in both]
+        inside = METRICS["accuracy"].told(self.coverage)
+        return dict(zip(self.named(), [*shown, inside], strict=True))
+
+
+AnyQuality = Quality | LabelQuality | NumberQuality
+
 
 def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
-    """The scores of logits [n, C] of nodes with labels [n]."""
+    """The scores of logits [n, C] of units with labels [n]."""
     from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score  # here: slow to import
 
     probabilities, predicted = softmax(logits), logits.argmax(1)
@@ -59,8 +144,39 @@ def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
     )
 
 
+def label_quality(logits: np.ndarray, labels: np.ndarray) -> LabelQuality:
+    """The scores of logits [n, C] of units with labels [n, C], NaN where that is not known."""
+    each = [_of_label(*pair) for pair in zip(logits.T, labels.T, strict=True)]
+    pairs, right = decisions(logits, labels)
+    error = calibration_error(softmax(pairs), right)
+    return LabelQuality(all_scores(LABEL_METRICS, logits, labels), error, each)
+
+
+def _of_label(logits: np.ndarray, labels: np.ndarray) -> OfLabel:
+    """One label: logits [n], labels [n]."""
+    given, has = (logits > 0) & ~np.isnan(labels), labels == 1
+    right, f1 = int((given & has).sum()), given.sum() + has.sum()
+    return OfLabel(
+        units=int(has.sum()),
+        given=int(given.sum()),
+        precision=right / given.sum() if given.any() else math.nan,
+        recall=right / has.sum() if has.any() else math.nan,
+        f1=2 * right / f1 if f1 else math.nan,
+        roc_auc=all_scores(LABEL_METRICS, logits[:, None], labels[:, None])["roc_auc"],
+    )
+
+
+def all_scores(
+    metrics: Mapping[str, Metric], outputs: np.ndarray, target: np.ndarray
+) -> dict[str, float]:
+    """Every metric on all of some units: outputs [n, ...], target [n, ...]."""
+    everybody = torch.ones(1, len(target), dtype=torch.bool)
+    given, truth = torch.from_numpy(outputs), torch.from_numpy(target)
+    return {name: float(metric.scores(truth, everybody)(given)) for name, metric in metrics.items()}
+
+
 def most_confused(confusion: np.ndarray, count: int) -> list[tuple[int, int, int]]:
-    """(true class, predicted class, nodes) of the most frequent mistakes."""
+    """(true class, predicted class, units) of the most frequent mistakes."""
     wrong = confusion.copy()
     np.fill_diagonal(wrong, 0)
     order = np.argsort(-wrong, axis=None, kind="stable")[:count]

@@ -7,7 +7,7 @@ knows the loss and the scores. What follows from `Task` as it stands are nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,13 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..config import TASKS
+from ..datasets import targets
 from ..nn import build
-from .metrics import METRICS, Loss, Metric, Score
+from .metrics import Loss, Metric, Score
 
 if TYPE_CHECKING:
     from ..datasets import Dataset, Split
-    from .calibration import Calibration
-    from .quality import Quality
+    from .answers import Answers
+    from .calibration import Bin, Calibration, Intervals
+    from .quality import AnyQuality
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +68,16 @@ class Task:
 
     unit: ClassVar[str] = "node"
     """What is predicted: "node", "link" or "graph"."""
+    kind: ClassVar[str] = ""
+    """What is predicted of a unit: a "class", "labels" or a "number"."""
     calibrates: ClassVar[bool] = False
     """Whether outputs are logits, which a temperature makes into probabilities to be trusted."""
+    metrics: ClassVar[Mapping[str, Metric]] = {}
+    """By the names that the settings have for them."""
 
     def __init__(self, settings: Any) -> None:
         self.settings = settings
-        self.metric: Metric = METRICS[settings.metric]
+        self.metric = self.metrics[settings.metric]
 
     # --------------------------------------------------------------------- what is learnt from
 
@@ -80,6 +87,18 @@ class Task:
             raise ValueError(
                 f"the target of this data is that of each {dataset.unit}, not of each {self.unit}: "
                 + _ADVICE[self.unit]
+            )
+        wanted, found = self.settings.target, dataset.target
+        if wanted and wanted != found:
+            right = [
+                kind.word
+                for kind in TASKS.values()
+                if kind.target == found and kind.name.startswith(dataset.unit)
+            ]
+            raise ValueError(
+                f"the target is {targets.KINDS[found]} of each {dataset.unit}, and "
+                f"{self.settings.word} learns {targets.KINDS[wanted]}: use --task "
+                f"{' or '.join(right)}{', or make y floating' * (wanted == 'number')}"
             )
         if not self.known(self.target(dataset)).any():
             raise ValueError(
@@ -104,7 +123,7 @@ class Task:
 
     def known(self, target: Tensor) -> Tensor:
         """Units whose target [U, ...] is known: a mask [U]."""
-        raise NotImplementedError
+        return targets.known(target)
 
     def split(self, dataset: Dataset, kind: str, seed: int) -> Split:
         """Training, validation and test units, masks [U]."""
@@ -142,24 +161,51 @@ class Task:
         train, val, test = torch.where(outputs.isfinite().all(), scores, torch.nan).tolist()
         return train, val, test
 
-    # ------------------------------------------------------- where `calibrates`, and in numpy
+    # --------------------------------------------- what is known in the end, in numpy
 
-    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
-        """What logits [U, C] are divided by, so that probabilities can be trusted."""
+    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
+        """What is found once, when training ends, so that outputs [U, ...] become answers: by
+        names that `runs.folder.RunResult` has."""
+        return {}
+
+    def names(self, dataset: Dataset) -> tuple[str, ...]:
+        """Of the classes or labels, C; none of numbers."""
+        return dataset.classes
+
+    def answers(
+        self,
+        outputs: np.ndarray,
+        target: np.ndarray,
+        found: Mapping[str, float],
+        names: Sequence[str],
+    ) -> Answers:
+        """What is predicted, as people have it; `found` is what `settle` gave."""
         raise NotImplementedError
 
     def calibration(
-        self, temperature: float, logits: np.ndarray, target: np.ndarray, split: Split
-    ) -> Calibration:
-        """What that temperature does on validation and test units."""
+        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
+    ) -> Calibration | Intervals:
+        """How far answers can be trusted, on validation and test units."""
+        raise NotImplementedError
+
+    def quality(
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+    ) -> AnyQuality:
+        """More scores of some units: outputs [n, ...], target [n, ...]."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------------- where `calibrates`
+
+    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
+        """What logits [U, C] are divided by, so that probabilities can be trusted."""
         raise NotImplementedError
 
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         """[U, C] -> [U, C]."""
         raise NotImplementedError
 
-    def quality(self, outputs: np.ndarray, target: np.ndarray) -> Quality:
-        """More scores of some units: outputs [n, ...], target [n, ...]."""
+    def reliability(self, logits: np.ndarray, target: np.ndarray, temperature: float) -> list[Bin]:
+        """How often units of like confidence are right: logits [n, C], target [n, ...]."""
         raise NotImplementedError
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -72,7 +72,7 @@ class Result:
             "metric": self.config.task.metric,
             "mean": self.mean,
             "std": self.std,
-            "runs": [asdict(run) for run in self.runs],
+            "runs": [run.to_dict() for run in self.runs],
         }
 
 

@@ -237,7 +237,7 @@ class SavingRun(Run):
             best_epoch=best.epoch,
             epochs=self.epoch,
             seconds=round(self.elapsed(), 3),
-            temperature=self._temperature(),
+            **self._found(),
         )
         weights, sizes = self.trainer.best_weights, self.material.sizes
         save_model(self.folder / MODEL, weights, self.material.config, sizes)
@@ -245,13 +245,11 @@ class SavingRun(Run):
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
         return result
 
-    def _temperature(self) -> float | None:
-        """Found once, here, so that a unit has one probability, whoever is asked."""
-        task, problem = self.material.task, self.problem
-        if not task.calibrates:
-            return None
-        logits = self.trainer.best_outputs().double().cpu().numpy()
-        return task.temperature(logits, problem.target.cpu().numpy(), problem.split)
+    def _found(self) -> dict[str, float]:
+        """Found once, here, so that a unit has one answer, whoever is asked."""
+        outputs = self.trainer.best_outputs().double().cpu().numpy()
+        target, split = self.problem.target.cpu().numpy(), self.problem.split
+        return self.material.task.settle(outputs, target, split)
 
     def _restore(self) -> None:
         """Go on from the checkpoint, if there is one."""

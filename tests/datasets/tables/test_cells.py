@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from subtree_attention.datasets.tables.cells import escaped, unescaped
 from subtree_attention.datasets.tables.read import read_table
 from subtree_attention.runs.predictions import Predictions, write
+from subtree_attention.tasks.answers import OfClasses
 from tests.samples import csv_text
 
 FORMULAS = [
@@ -70,7 +71,7 @@ def test_predictions_are_a_table_with_the_same_texts(
     folder = tmp_path_factory.mktemp("predictions")
     labels = np.arange(len(ids)) % (len(classes) + 1) - 1
     shares = np.full((len(ids), len(classes)), 0.25)
-    made = Predictions(ids, tuple(classes), shares, labels, None, Path())  # type: ignore[arg-type]
+    made = Predictions(ids, OfClasses(classes, shares, labels), None, Path())  # type: ignore[arg-type]
     for suffix in (".csv", ".parquet"):
         write(made, folder / f"p{suffix}")
         frame = read_table(folder / f"p{suffix}", "nodes").frame

@@ -16,7 +16,7 @@ import numpy as np
 from ... import _check
 from ...runs import SavedRun, open
 from ...runs.saved import Folder
-from ..explanation import brief, explainer, mistakes
+from ..explanation import brief, explainer
 from .columns import Columns
 from .subtree import Choice, take_apart
 
@@ -46,9 +46,14 @@ class Views:
     """
 
     def __init__(self, run: SavedRun) -> None:
+        if run.task.kind != "class" or run.task.unit != "node":
+            raise ValueError(
+                f"the page draws classes of nodes, and this run is of {run.config.task.word}: "
+                "'sta explain' and 'sta report' show it"
+            )
         self._run, self._classes = run, list(run.dataset.classes)
-        self._known = run.dataset.y.numpy() >= 0
-        self._mistakes = mistakes(run, self._known)
+        self._known = run.dataset.known.numpy()
+        self._mistakes = run.answers.mistakes(self._known)
         self._ids, self._columns = run.dataset.node_ids, Columns(run.dataset)
         self._node_of = {id: node for node, id in enumerate(self._ids)}
         self._folded = [id.casefold() for id in self._ids]

@@ -19,12 +19,14 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """A named line; `color` is a CSS variable of the page, `dots` marks its points."""
+    """A named line; `color` is a CSS variable of the page, `dots` marks its points, which are not
+    joined unless `joined`."""
 
     name: str
     color: str
     points: Sequence[Point]
     dots: bool = False
+    joined: bool = True
 
 
 def chart(
@@ -65,10 +67,12 @@ def chart(
     for line in lines:
         places, color = [at(*point) for point in line.points], f"var({line.color})"
         path, title = " ".join(f"{x},{y}" for x, y in places), _tag("title", line.name)
-        parts.append(_tag("polyline", title, style=f"stroke: {color}", points=path))
+        if line.joined:
+            parts.append(_tag("polyline", title, style=f"stroke: {color}", points=path))
         if line.dots or len(places) == 1:  # a line of one point would not be seen
-            style = f"fill: {color}"
-            parts += [_tag("circle", style=style, cx=x, cy=y, r=3.5) for x, y in places]
+            style = f"fill: {color}" + "; opacity: 0.5" * (not line.joined)
+            size = 3.5 if line.joined else 2.5
+            parts += [_tag("circle", style=style, cx=x, cy=y, r=size) for x, y in places]
     frame = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": label}
     return _tag("svg", Markup("").join(parts), **frame)
 

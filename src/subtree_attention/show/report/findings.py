@@ -18,9 +18,10 @@ from ...nn import STAGNN, STAConv
 from ...runs import SavedRun, open_all
 from ...runs.folder import METRICS, RunResult
 from ...runs.saved import best, score
-from ...tasks.calibration import Bin, reliability
-from ...tasks.quality import Quality
-from ..explanation import brief, describe, explainer, mistakes
+from ...tasks.answers import OfLabels, OfNumbers
+from ...tasks.calibration import Bin
+from ...tasks.quality import AnyQuality
+from ..explanation import brief, describe, explainer, output
 
 MISTAKES = 10
 SOURCES = 5
@@ -46,15 +47,16 @@ class Findings:
         hop_weights: [K + 1, 1 or H], where the aggregation over hops has them.
         gates: [K + 1, H], where heads are gated.
         powers: [K, H], of the denominators at hops 1 .. K, where they are learned.
-        mistakes: those that the model is most sure of, see `brief`; "sources" are the nodes that
-            spoke most for its answer and what each "adds" to the logit of the predicted class,
-            None if the model is none that can be explained.
+        mistakes: those that the model is most sure of, or numbers that are farthest off, see
+            `brief`; "sources" are the nodes that spoke most for its answer and what each "adds" to
+            the logit of the predicted class, of a wrong label, or to the number; None if the model
+            is none that can be explained. "output" is what that is called.
         wrong: how many there are in all.
     """
 
     lines: list[RunLine]
     run: SavedRun
-    quality: Quality
+    quality: AnyQuality
     bins: tuple[list[Bin], ...]
     hop_weights: np.ndarray | None
     gates: np.ndarray | None
@@ -72,12 +74,14 @@ def gather(folder: str | Path, *, device: str = "auto") -> Findings:
     """Ask the best model of a folder about its graph; nothing is trained."""
     runs = open_all(folder, device=device)
     lines, run = [_line(run) for run in runs], best(runs)
-    labels, test = run.dataset.y.numpy(), run.split.test.numpy()
+    test = run.split.test.numpy()
     if not test.any():
         raise FileError(f"{folder}: no node is in the test split, so there is no report")
-    before = run.task.probabilities(run.logits[test], 1.0)
-    bins = tuple(reliability(shares, labels[test]) for shares in (before, run.probabilities[test]))
-    wrong = mistakes(run, test)
+    bins: tuple[list[Bin], ...] = ()
+    if run.task.calibrates:
+        some = run.logits[test], run.target[test]
+        bins = tuple(run.task.reliability(*some, heat) for heat in (1.0, run.temperature))
+    wrong = run.answers.mistakes(test)
     told = _mistakes(wrong[:MISTAKES], run)
     return Findings(
         lines=lines,
@@ -120,15 +124,32 @@ def _learned(part: nn.Module, ask: Callable[[], torch.Tensor | None]) -> np.ndar
 def _mistakes(nodes: list[int], run: SavedRun) -> list[dict[str, Any]]:
     explain = explainer(run) if nodes and isinstance(run.model, STAGNN) else None
     return [
-        {**brief(run, node), "sources": explain and _sources(node, run, explain)} for node in nodes
+        {
+            **brief(run, node),
+            "output": output(run, node).name,
+            "sources": explain and _sources(node, run, explain),
+        }
+        for node in nodes
     ]
 
 
 def _sources(node: int, run: SavedRun, explain: Explainer) -> list[dict[str, Any]]:
-    added = explain(node).importance(int(run.probabilities[node].argmax()))
+    """The nodes that led most to what is wrong: of a label that is missed, or a number that is too
+    low, those that took away most."""
+    about = output(run, node)
+    sign = _direction(run, node, about.index)
+    added = sign * about.scale * explain(node).importance(about.index)
     first = added.topk(min(SOURCES, len(added)))
     return [
-        {**describe(run, source), "own": source == node, "adds": value}
+        {**describe(run, source), "own": source == node, "adds": sign * value}
         for source, value in zip(first.indices.tolist(), first.values.tolist(), strict=True)
         if value > 0
     ]
+
+
+def _direction(run: SavedRun, node: int, index: int) -> int:
+    """1 where an output is too high, -1 where it is too low."""
+    answers = run.answers
+    if isinstance(answers, OfNumbers):
+        return -1 if answers.errors[node] < 0 else 1
+    return -1 if isinstance(answers, OfLabels) and answers.target[node, index] == 1 else 1

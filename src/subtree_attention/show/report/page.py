@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ... import __version__, io
-from ...tasks.quality import most_confused
+from ...runs import SavedRun
+from ...tasks.answers import OfNumbers
+from ...tasks.calibration import Intervals
+from ...tasks.quality import AnyQuality, LabelQuality, Quality, most_confused
 from ..confusion import shares
-from ..text import percent, signed, visible
+from ..text import intervals_in_words, percent, signed, visible
 from . import words
 from .charts import Line, chart, spread
 from .findings import Findings
@@ -22,6 +26,9 @@ CLASSES_SHOWN = 30
 """Classes up to which the confusion matrix is a table; of more, the worst pairs are listed."""
 PAIRS_SHOWN = 20
 COLUMNS_SHOWN = 200
+LABELS_SHOWN = 50
+DOTS = 1000
+"""Nodes that are drawn: so many are enough to see where they lie."""
 
 
 def check_target(path: Path, force: bool) -> None:
@@ -58,12 +65,12 @@ def render(findings: Findings) -> str:
         label=metric.label[0].upper() + metric.label[1:],
         scores=_scores(findings),
         curves=_curves(findings),
-        reliability=_reliability(findings),
-        trust=[
-            (name, f"{part.nodes:,}", *map(percent, part.ece), *(f"{nll:.4f}" for nll in part.nll))
-            for name, part in (("validation", run.calibration.val), ("test", run.calibration.test))
-        ],
-        confusion=_confusion(findings),
+        tested=int(run.split.test.sum()),
+        trust=_trust(run),
+        reliability=_reliability(findings) if findings.bins else None,
+        confusion=_confusion(findings.quality, run.dataset.classes),
+        labels=_labels(findings.quality, run.dataset.classes),
+        scatter=_scatter(findings),
         levels=_levels(findings),
         columns=[
             (line.name, line.kind, f"{line.width:,}", f"{line.missing:,}", line.note)
@@ -108,9 +115,41 @@ def _heat(
     return {"headings": headings, "rows": [(name, *map(cell, *both)) for name, *both in pairs]}
 
 
-def _confusion(findings: Findings) -> dict[str, Any]:
+def _trust(run: SavedRun) -> dict[str, Any]:
+    """How far probabilities, or intervals, hold on the validation and test nodes."""
+    calibration, answers = run.calibration, "nodes" if run.task.kind == "class" else "labels"
+    parts: Any = (("validation", calibration.val), ("test", calibration.test))
+    if isinstance(calibration, Intervals):
+        rows = [(name, f"{part.nodes:,}", percent(part.share)) for name, part in parts]
+        headings: tuple[str, ...] = ("", "nodes", "in the interval (%)")
+        return {"words": intervals_in_words(calibration), "headings": headings, "rows": rows}
+    return {
+        "words": f"Temperature {calibration.temperature:.3f}, found on the validation nodes. ECE "
+        "is the expected calibration error in percent, NLL the negative log-likelihood.",
+        "headings": ("", answers, "ECE", "after", "NLL", "after"),
+        "rows": [
+            (name, f"{part.nodes:,}", *map(percent, part.ece), *(f"{nll:.4f}" for nll in part.nll))
+            for name, part in parts
+        ],
+    }
+
+
+def _labels(quality: AnyQuality, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """How well each label is told, the most frequent first."""
+    if not isinstance(quality, LabelQuality):
+        return []
+    each = sorted(zip(quality.labels, names, strict=True), key=lambda pair: -pair[0].units)
+    return [
+        (name, f"{found.units:,}", f"{found.given:,}", *map(percent, found.shares))
+        for found, name in each[:LABELS_SHOWN]
+    ]
+
+
+def _confusion(quality: AnyQuality, classes: Sequence[str]) -> dict[str, Any] | None:
     """Counts, coloured by the share of their row; of many classes the pairs that are worst."""
-    counts, classes = findings.quality.confusion, findings.run.dataset.classes
+    if not isinstance(quality, Quality):
+        return None
+    counts = quality.confusion
     if len(classes) > CLASSES_SHOWN:
         worst = most_confused(counts, PAIRS_SHOWN)
         return {"pairs": [(classes[i], classes[j], f"{nodes:,}") for i, j, nodes in worst]}
@@ -156,6 +195,22 @@ def _curves(findings: Findings) -> dict[str, Markup]:
         "loss": drawn("training loss by epoch", 1, loss="--train"),
         "scores": drawn("scores by epoch", scale, **colors),
     }
+
+
+def _scatter(findings: Findings) -> Markup | None:
+    """Predicted against true numbers of test nodes, on the scale that was learnt."""
+    run = findings.run
+    if not isinstance(run.answers, OfNumbers):
+        return None
+    nodes = np.flatnonzero(run.split.test.numpy())
+    some = nodes[:: max(1, math.ceil(len(nodes) / DOTS))]
+    truth = run.target[some]
+    given = truth + run.answers.errors[some]
+    across = spread([*truth, *given])
+    points = [(float(x), float(y)) for x, y in zip(truth, given, strict=True)]
+    dots = Line("test nodes", "--test", points, dots=True, joined=False)
+    title = f"true {'logarithm' if run.config.task.log_target else 'number'}"
+    return chart("predicted against true number", [dots], across, across, title, diagonal=True)
 
 
 def _reliability(findings: Findings) -> Markup:

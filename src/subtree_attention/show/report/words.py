@@ -14,7 +14,9 @@ from ...datasets import Dataset
 
 def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
     """(what, in words), from the graph to the training."""
-    whom = "each class" if dataset.own else "all nodes"
+    whom = "all nodes"
+    if dataset.own:
+        whom = "each class" if dataset.target == "class" else "all nodes that have any"
     split = config.data.words("split").format(whom=whom)
     told = [
         ("Graph", _graph(config, dataset)),
@@ -27,10 +29,11 @@ def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
 
 
 def _graph(config: Config, dataset: Dataset) -> str:
+    has = "with a number" if dataset.target == "number" else "with a label"
     text = (
         f"{config.data.graph}: {dataset.num_nodes:,} nodes "
-        f"({int((dataset.y >= 0).sum()):,} with a label), {dataset.num_edges:,} directed edges, "
-        f"{dataset.num_features:,} features, {dataset.num_classes:,} classes"
+        f"({int(dataset.known.sum()):,} {has}), {dataset.num_edges:,} directed edges, "
+        f"{dataset.num_features:,} features, {dataset.about_target}"
     )
     if config.data.encoding:
         encoding = config.data.encoding

@@ -1,0 +1,149 @@
+"""Regression: a number of every unit.
+
+What is learnt is the number, or its logarithm, less the mean and over the deviation of the training
+units: outputs are on that scale. Scores are on the scale of the number, or of its logarithm if that
+is learnt; predictions are in the number's own unit always.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .answers import OfNumbers
+from .calibration import LEVEL, Coverage, Intervals
+from .metrics import NUMBER_METRICS, Loss, Score, distance
+from .quality import NumberQuality, all_scores
+from .task import Task, parts
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset, Split
+
+
+class Regression(Task):
+    """Of units of any kind: targets are float [U], NaN where the number is not known."""
+
+    kind = "number"
+    metrics = NUMBER_METRICS
+
+    def outputs(self, dataset: Dataset) -> int:
+        """A number for each unit."""
+        return 1
+
+    def target(self, dataset: Dataset) -> Tensor:
+        """[U], or its logarithm."""
+        y = super().target(dataset)
+        if not self.settings.log_target:
+            return y
+        least = y.nan_to_num(1.0)
+        if y.numel() and float(least.min()) <= 0:
+            raise ValueError(
+                f"log_target is for numbers above 0, and the target of {self.unit} "
+                f"{dataset.unit_ids[int(least.argmin())]} is {float(least.min()):g}: leave "
+                "log_target out, or add 1 to all of them"
+            )
+        return y.log()
+
+    def check(self, target: Tensor, split: Split) -> None:
+        super().check(target, split)
+        for part, mask in parts(split):
+            found = target[mask].unique()
+            if len(found) < 2 and (part == "training" or self.metric.contrasts):
+                raise ValueError(
+                    f"all {part} {self.unit}s have the number {self._back(float(found[0])):g}: "
+                    "there is nothing to tell apart"
+                )
+
+    def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:
+        """Of the outputs [U, 1] of all units, on those in the mask: target, mask [U]."""
+        center, scale = standard(target, mask)
+        loss = distance(self.settings.loss, (target - center) / scale, mask)
+        return lambda given: loss(given[:, 0])
+
+    def scores(self, model: nn.Module, target: Tensor, split: Split) -> Score:
+        """The metric is on the scale of the target, whatever the outputs [U, 1] are on."""
+        center, scale = standard(target, split.train)
+        score = super().scores(model, target, split)
+        return lambda given: score(given[:, 0].double() * scale + center)
+
+    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
+        """Where outputs 0 and 1 lie, and how far most of the validation units are off."""
+        center, scale = map(float, standard(torch.from_numpy(target), split.train.cpu()))
+        val = split.val.cpu().numpy()
+        errors = outputs[val, 0] * scale + center - target[val]
+        return {"center": center, "scale": scale, "half_width": half_width(errors)}
+
+    def calibration(
+        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
+    ) -> Intervals:
+        errors = self._errors(outputs, target, found)
+        parts = (errors[mask.cpu().numpy()] for mask in (split.val, split.test))
+        width = found["half_width"]
+        return Intervals(LEVEL, width, self.settings.log_target, *(cover(e, width) for e in parts))
+
+    def answers(
+        self,
+        outputs: np.ndarray,
+        target: np.ndarray,
+        found: Mapping[str, float],
+        names: Sequence[str],
+    ) -> OfNumbers:
+        values, errors = self._values(outputs, found), self._errors(outputs, target, found)
+        back, width = self._back, found["half_width"]
+        low, high = back(values - width), back(values + width)
+        return OfNumbers(back(values), low, high, back(target), errors)
+
+    def quality(
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+    ) -> NumberQuality:
+        """More scores of some units: outputs [n, 1], numbers [n]."""
+        values, errors = self._values(outputs, found), self._errors(outputs, target, found)
+        own = None
+        if self.settings.log_target:
+            own = all_scores(self.metrics, self._back(values), self._back(target))
+        inside = cover(errors, found["half_width"]).share
+        return NumberQuality(all_scores(self.metrics, values, target), inside, own)
+
+    def _values(self, outputs: np.ndarray, found: Mapping[str, float]) -> np.ndarray:
+        """[U, 1] -> [U], on the scale of the target."""
+        return outputs[:, 0] * found["scale"] + found["center"]
+
+    def _errors(
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+    ) -> np.ndarray:
+        return self._values(outputs, found) - target
+
+    def _back(self, values: Any) -> Any:
+        """From the scale of the target to the number's own unit."""
+        return np.exp(values) if self.settings.log_target else values
+
+
+class NodeRegression(Regression):
+    """A number of every node."""
+
+
+def standard(target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of the target [U] in a mask [U], both in float64."""
+    truth, weight = target.double().nan_to_num(), mask.double() / mask.sum()
+    center = (weight * truth).sum()
+    return center, (weight * (truth - center).square()).sum().sqrt()
+
+
+def half_width(errors: np.ndarray) -> float:
+    """As far as a new error is off at most with probability `LEVEL`, if it is like these [n].
+
+    The split conformal quantile: the ceil(LEVEL (n + 1))-th smallest of them, at most the largest.
+    """
+    ranked = np.sort(np.abs(errors))
+    return float(ranked[min(math.ceil(LEVEL * (len(ranked) + 1)), len(ranked)) - 1])
+
+
+def cover(errors: np.ndarray, width: float) -> Coverage:
+    """How many errors [n] are within a width."""
+    share = float((np.abs(errors) <= width).mean()) if len(errors) else math.nan
+    return Coverage(len(errors), share)
