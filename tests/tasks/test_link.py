@@ -134,7 +134,7 @@ def test_a_collection_is_refused() -> None:
     [
         ({"val_share": 0.5, "test_share": 0.5}, "must be above 0 and leave links for training"),
         ({"test_share": 0.0}, "must be above 0"),
-        ({"metric": "accuracy"}, "unknown metric 'accuracy'"),
+        ({"metric": "accuracy"}, "metric 'accuracy' is for --task classification"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:

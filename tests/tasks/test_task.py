@@ -8,6 +8,7 @@ import subtree_attention as sta
 from subtree_attention.config import FitSettings
 from subtree_attention.datasets import Split
 from subtree_attention.tasks import Problem, Task, of
+from subtree_attention.tasks.metrics import METRICS
 from subtree_attention.train.run import Material
 
 CONFIG = sta.recipe("digits", hops=1, runs=1, encoding=0)
@@ -22,7 +23,7 @@ def data() -> sta.Dataset:
 class Pairs(Task):
     """Whether two nodes have the same class: units are pairs, and the network has a decoder."""
 
-    unit = "pair"
+    unit, metrics = "pair", METRICS
 
     def outputs(self, dataset):
         return 8

@@ -60,7 +60,10 @@ def test_dictionary_round_trip() -> None:
         ({"lr": float("nan")}, "lr must be a finite number"),
         ({"gate": "softmaks"}, "Did you mean 'softmax'"),
         ({"hop": 3}, "Did you mean 'hops'"),
-        ({"loss": "mse"}, "unknown loss 'mse'"),
+        ({"loss": "mse"}, "loss 'mse' is for --task regression; classification has cross_entropy"),
+        ({"loss": "msee"}, "unknown loss 'msee'"),
+        ({"task": "regression", "metric": "roc_auc"}, "roc_auc' is for --task classification or"),
+        ({"log_target": True}, "log_target is a setting of --task regression, not of this task"),
     ],
 )
 def test_wrong_settings_are_refused_in_words(changes: dict[str, object], message: str) -> None:

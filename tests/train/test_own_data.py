@@ -105,7 +105,7 @@ def test_the_columns_of_sparse_features_are_part_of_a_graph() -> None:
 @pytest.mark.parametrize(
     ("data", "changes", "message"),
     [
-        (plain(3), {"metric": "roc_auc"}, "roc_auc needs two classes, 0 and 1, .* are 0, 1, 2"),
+        (plain(3), {"task": "multilabel"}, "a class of each node, and multilabel learns labels"),
         (plain(edge_weight=torch.full((90,), -1.0)), {}, "edge_weight"),
     ],
 )
@@ -124,5 +124,5 @@ def test_a_part_that_the_metric_says_nothing_about_is_named(tmp_path: Path) -> N
         sta.fit(sta.recipe(data, **QUICK), tmp_path / "out", device="cpu", data=data)
     data.test_mask = (turn == 2) & (data.y == 0)
     config = sta.recipe(data, metric="roc_auc", **QUICK)
-    with pytest.raises(ValueError, match="nodes of both in every part; those of the test nodes"):
+    with pytest.raises(ValueError, match="the test nodes are all of class 0"):
         sta.fit(config, tmp_path / "out", device="cpu", data=data)

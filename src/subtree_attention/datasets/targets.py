@@ -84,7 +84,7 @@ def _floating(y: Tensor, units: int, unit: str, count: int) -> Iterator[tuple[bo
         got = f"{list(y.shape)} and {count} names"
         yield (
             y.shape == (units, count),
-            f"y must be [{units}, labels], and classes name each: {got}",
+            f"y must be [{units}, labels], each with a name, got {got}",
         )
         yield count > 0, "y has no label"
         inside = (y == 0) | (y == 1) | y.isnan()

@@ -59,37 +59,32 @@ class Output:
     center: float = 0.0
 
 
-def output(run: SavedRun, node: int, name: str | None = None) -> Output:
-    """The output of a node that is explained: a class or label by name; by default the predicted
-    class, the label that is given or missed wrongly or else is most probable, or the number."""
+def output(run: SavedRun, node: int, cls: int | None = None) -> Output:
+    """The output of a node that is explained: a class or label; by default the predicted class, the
+    label that is given or missed wrongly or else is most probable, or the number."""
     if isinstance(run.answers, OfNumbers):
-        if name is not None:
-            run.dataset.find_class(name)  # says that there are no classes
         schema, log = run.dataset.schema, run.config.task.log_target
         target = (schema and schema.target) or "number"
         return Output(
             0, f"log {target}" if log else target, run.found["scale"], run.found["center"]
         )
-    if name is not None:
-        index = run.dataset.find_class(name)
-    elif isinstance(run.answers, OfLabels):
-        index = run.answers.worst(node)
-    else:
-        index = int(run.probabilities[node].argmax())
-    return Output(index, run.dataset.classes[index])
+    if cls is None and isinstance(run.answers, OfLabels):
+        cls = run.answers.worst(node)
+    elif cls is None:
+        cls = int(run.probabilities[node].argmax())
+    return Output(cls, run.dataset.classes[cls])
 
 
 def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> dict[str, Any]:
     """What `to_dict` says of a node and a class or label of a run, both by name."""
-    root = run.dataset.find(node)
-    explained = output(run, root, cls)
+    root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
     return to_dict(run, explainer(run)(root), explained, **options)
 
 
 def to_dict(
     run: SavedRun,
     explanation: Explanation,
-    explained: Output | None = None,
+    cls: int | None = None,
     top: int = 5,
     hops: int | None = None,
     by: str = "share",
@@ -105,13 +100,13 @@ def to_dict(
     Args:
         run: whose model and graph it is of.
         explanation: of a root.
-        explained: the output to explain, see `output`.
+        cls: the class or label to explain; by default see `output`.
         top: nodes to name in each level; the others are added up.
         hops: nodes are named up to this hop only.
         by: see `Level.top`.
     """
     root, classes = explanation.root, run.dataset.classes
-    about = explained or output(run, root)
+    about = output(run, root, cls)
     cls, scale, center = about.index, about.scale, about.center
     rival = explanation.rival(cls) if run.task.kind == "class" else None
     pair = [cls] if rival is None else [cls, rival]
