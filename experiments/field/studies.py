@@ -34,6 +34,7 @@ class Study:
         first: also shown: the mean over so many first seeds.
         spaces: model -> its trials.
         notes: what a reader has to know besides.
+        job: what its jobs are.
         each: choose on every seed anew, because one's validation part is another's test part.
     """
 
@@ -46,6 +47,7 @@ class Study:
     each: bool = False
     spaces: Mapping[str, Space] = field(default_factory=lambda: SPACES)
     notes: tuple[str, ...] = ()
+    job: type[Job] = Job
 
     def __post_init__(self) -> None:
         there = {settings.title for settings in MODELS.values()}
@@ -101,7 +103,7 @@ class Study:
 
     def _job(self, graph: str, model: str, trial: Trial, seed: int) -> Job:
         config = replace(self.configs[graph], model=model_of(model)()).replace(**trial)
-        return Job(self.name, graph, model, in_words(trial), seed, config)
+        return self.job(self.name, graph, model, in_words(trial), seed, config)
 
 
 def in_words(trial: Trial) -> str:

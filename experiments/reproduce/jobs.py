@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -16,6 +16,16 @@ from subtree_attention.train.run import Material
 
 Source = tuple[str, str, int]
 """A graph, the kind of its split, and how many columns its encoding has."""
+
+
+class Direct(NamedTuple):
+    """What a model reaches that is not trained epoch by epoch: scores of the best of its stages."""
+
+    train: float
+    val: float
+    test: float
+    best_epoch: int
+    epochs: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +85,11 @@ class Job:
         """What it needs prepared; jobs of the same source share it."""
         return self.graph, self.config.data.split, self.config.data.encoding
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether its graph need not be downloaded first."""
+        return datasets.where(self.graph).status != "download"
+
     def load(self) -> Dataset:
         """The graph, with its encoding."""
         data = datasets.load(self.graph, split=self.config.data.split)
@@ -83,6 +98,15 @@ class Job:
     def changed(self, data: Dataset) -> Dataset:
         """The graph that it runs on, made of the one as it is."""
         return data
+
+    @property
+    def direct(self) -> bool:
+        """Whether its model is no network, and `fit` finds out what it reaches."""
+        return False
+
+    def fit(self, data: Dataset) -> Direct:
+        """What a model reaches that no trainer is for."""
+        raise NotImplementedError
 
     def build(self, material: Material) -> nn.Module:
         """What is trained, with the weights of its seed."""

@@ -20,7 +20,6 @@ from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
 from experiments.reproduce.training import Begin, Outcome, Stop, steps
 from experiments.reproduce.workers import Workers
-from subtree_attention import datasets
 from subtree_attention.config import Config
 from subtree_attention.train.jobs import Place, Stopped
 from subtree_attention.train.watch import Watch
@@ -37,8 +36,8 @@ def default_processes(device: torch.device) -> int:
 
 def available(jobs: list[Job], say: Callable[[str], object]) -> list[Job]:
     """The jobs whose graphs are at hand; a graph that is not is named."""
-    graphs = dict.fromkeys(job.graph for job in jobs)
-    absent = [graph for graph in graphs if datasets.where(graph).status == "download"]
+    first = {job.graph: job for job in reversed(jobs)}
+    absent = [graph for graph, job in first.items() if not job.at_hand]
     for graph in absent:
         say(f"{graph}: its file is neither in the data folder nor in the mirror; left out")
     return [job for job in jobs if job.graph not in absent]

@@ -22,6 +22,10 @@ MODELS = (
 """The order in which models are shown; others follow by name."""
 
 
+SHARES = ("accuracy", "roc_auc", "hits@20", "hits@50", "hits@100", "mrr")
+"""Metrics from 0 to 1."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """One run.
@@ -33,8 +37,8 @@ class Record:
         variant: what is different from the model's recipe, in words; "" if nothing.
         at: K in "deep", the share of what was changed in "robustness".
         kind: in "robustness", what was changed.
-        metric: "accuracy" or "roc_auc"; `train`, `val` and `test` are its values at the best epoch,
-            from 0 to 1.
+        metric: "accuracy", "roc_auc", ...; `train`, `val` and `test` are its values at the best
+            epoch, from 0 to 1 if it is one of `SHARES`.
         diverged: the epoch at which loss or outputs were not finite any more. If that was the first
             one, there are neither scores nor a best epoch.
         hop_weights: alpha_0 ... alpha_K.
@@ -73,7 +77,7 @@ class Record:
     def __post_init__(self) -> None:
         for name in ("train", "val", "test"):
             score = getattr(self, name)
-            if score is not None and not 0 <= score <= 1:
+            if score is not None and self.metric in SHARES and not 0 <= score <= 1:
                 raise ValueError(
                     f"{name} must be a score from 0 to 1, got {score} in {self.experiment}, "
                     f"{self.graph}, {self.label}, seed {self.seed}"

@@ -83,8 +83,10 @@ def steps(
         except Exception as error:
             yield from (Outcome(job, error=in_words(error)) for job in filter(begin, some))
             continue
+        yield from (_fitted(job, data) for job in some if job.direct and begin(job))
         start = partial(_JobRun, data=data, placed=placed, place=place)
-        yield from _train(some, start, place.at_a_time(not alone), begin, watch, stop)
+        rest = [job for job in some if not job.direct]
+        yield from _train(rest, start, place.at_a_time(not alone), begin, watch, stop)
 
 
 _KEPT: dict[Source, Dataset] = {}
@@ -124,6 +126,32 @@ def _train(
     yield from refused
 
 
+def _fitted(job: Job, data: Dataset) -> Outcome:
+    """How a job ended that no trainer is for."""
+    started = time.monotonic()
+    try:
+        found = job.fit(data)._asdict()
+    except Exception as error:
+        return Outcome(job, error=in_words(error))
+    seconds = round(time.monotonic() - started, 3)
+    return Outcome(job, Record(**_about(job, torch.device("cpu")), **found, seconds=seconds))
+
+
+def _about(job: Job, device: torch.device) -> dict[str, Any]:
+    """What a record says of its job and of where it was run."""
+    config, where = job.training, environment(device)
+    of_job = ("experiment", "graph", "model", "variant", "at", "kind", "seed")
+    return {name: getattr(job, name) for name in of_job} | {
+        "split": config.data.split,
+        "metric": config.task.metric,
+        "device": where["device"],
+        "commit": where["commit"],
+        "packages": {name: found for name, found in where["packages"].items() if found},
+        "config": config.to_dict(),
+        "settings": job.all_settings,
+    }
+
+
 def in_words(error: Exception) -> str:
     """An error in one line; with STA_TRACEBACK=1 it is also shown where it comes from."""
     if os.environ.get("STA_TRACEBACK"):
@@ -155,7 +183,7 @@ class _JobRun(Run):
         capture = place.capture and job.capturable
         trainer = material.trainer(job.build(material), material.problem(job.seed), capture)
         super().__init__(str(job), trainer, config.fit.epochs, config.fit.patience)
-        self.config, self.started = config, started
+        self.started = started
 
     @property
     def epochs_left(self) -> int:
@@ -188,32 +216,24 @@ class _JobRun(Run):
 
         Scores are those of the best epoch; None if it diverged before there was one.
         """
-        best, job = self.best, self.job
-        about = environment(self.device)
+        best = self.best
         alpha, gates, peak = None, None, None
         if best:
             alpha, gates = _hop_weights(self.trainer.model, self.trainer.best_weights)
         if self.held is not None:
             peak = torch.cuda.max_memory_allocated(self.device) - self.held
-        of_job = ("experiment", "graph", "model", "variant", "at", "kind", "seed")
-        taken: dict[str, Any] = {name: getattr(job, name) for name in of_job}
-        taken |= {name: getattr(best, name) if best else None for name in ("train", "val", "test")}
+        names = ("train", "val", "test")
+        scores: dict[str, Any] = {n: getattr(best, n) if best else None for n in names}
         return Record(
-            **taken,
-            split=self.config.data.split,
-            metric=self.config.task.metric,
+            **_about(self.job, self.device),
+            **scores,
             best_epoch=best.epoch if best else None,
             epochs=self.epoch,
             diverged=self.diverged,
             seconds=round(self.elapsed(), 3),
-            device=about["device"],
-            commit=about["commit"],
-            packages={name: found for name, found in about["packages"].items() if found},
             peak_bytes=peak,
             hop_weights=alpha,
             gates=gates,
-            config=self.config.to_dict(),
-            settings=job.all_settings,
         )
 
 
