@@ -73,7 +73,8 @@ def seconds_of(job: Job, records: Iterable[Record]) -> float:
     settings = job.config.flat()
     layers, width = settings.get("layers", 1), settings.get("hidden_channels", 64)
     hops = settings.get("hops", 1)
-    moved = 4 * width * (8 * hops * edges + 30 * nodes)  # bytes of a layer
+    keys = settings.get("key_channels", 2)  # a state that walks is as many times as wide
+    moved = 4 * width * (4 * keys * hops * edges + 30 * nodes)  # bytes of a layer
     epoch = layers * (2e-4 * hops + moved / 2e12) + 1e-3
     return SHARED * USUAL_SHARE * settings["epochs"] * epoch
 

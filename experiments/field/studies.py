@@ -16,7 +16,7 @@ from experiments.reproduce.jobs import Job
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
-from subtree_attention.config import MODELS, Config
+from subtree_attention.config import Config
 from subtree_attention.tasks.metrics import METRICS
 from subtree_attention.train.recipes import recipe
 
@@ -48,10 +48,6 @@ class Study:
     spaces: Mapping[str, Space] = field(default_factory=lambda: SPACES)
     notes: tuple[str, ...] = ()
     job: type[Job] = Job
-
-    def __post_init__(self) -> None:
-        there = {settings.title for settings in MODELS.values()}
-        object.__setattr__(self, "models", tuple(m for m in self.models if m in there))
 
     @property
     def graphs(self) -> tuple[str, ...]:

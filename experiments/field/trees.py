@@ -15,7 +15,7 @@ from subtree_attention.config import MODELS, Config, Settings, option
 from subtree_attention.datasets import Dataset
 from subtree_attention.graph import Graph
 
-RARE = 5
+RARE = 20
 """A column with fewer entries tells trees nothing."""
 
 
