@@ -23,7 +23,7 @@ from ..datasets.tables.read import Table, TableError, positions, read_table
 from ..datasets.tables.schema import TableNotes
 from ..graph import Graph
 from ..nn import LinkNetwork, PairDecoder
-from ..tasks.calibration import Calibration
+from ..tasks.calibration import Calibration, Intervals
 from ..tasks.link import LinkPrediction, Links
 from .saved import Folder, SavedRun, open
 
@@ -51,7 +51,7 @@ class LinkPredictions:
     target: list[str]
     probabilities: np.ndarray
     known: np.ndarray
-    calibration: Calibration
+    calibration: Calibration | Intervals
     run: Path
     notes: TableNotes | None = None
 
