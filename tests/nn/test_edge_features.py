@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import ToSparseTensor
 
-from subtree_attention import Graph, STAConv
+from subtree_attention import STAGNN, Graph, STAConv, STAFormer
 from subtree_attention.nn.edges import EDGE_GATES, EdgeGate, MLPEdgeGate
 from subtree_attention.ops import definition
 from subtree_attention.ops.definition import kernel_similarity
@@ -141,6 +143,28 @@ def test_adj_t_takes_features_in_the_order_of_its_entries(x, attr):
     data.edge_index, data.edge_attr = index[:, order], attr[order]
     sparse = ToSparseTensor(layout=torch.sparse_csr, attr=None)(data)
     torch.testing.assert_close(conv(x, sparse.adj_t, edge_attr=sparse.edge_attr), expected)
+
+
+def test_the_example_learns_which_edges_count():
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "edges.py"))
+    blind, gated = (example["train"](dim, 80)[1] for dim in (None, 3))
+    assert gated > 0.85 > 0.75 > blind
+
+
+@pytest.mark.parametrize("model", [STAGNN, STAFormer])
+def test_models_hand_edge_features_on(x, attr, weight, model):
+    net = model(6, 8, 3, hops=2, heads=2, edge_dim=3).double()
+    for name, parameter in net.named_parameters():
+        if "edge_gate" in name:
+            nn.init.normal_(parameter)
+    graph = Graph(INDEX, NODES, transition="sym", self_loops=True)
+    given = INDEX if model is STAGNN else graph
+    out = net(x, given, weight, edge_attr=attr)
+    assert not torch.allclose(out, net(x, given, weight, edge_attr=attr.flip(0)))
+    grads = torch.autograd.grad(out.square().sum(), [weight, *net.parameters()])
+    assert all(grad.isfinite().all() for grad in grads)
+    if model is STAGNN:
+        assert net.attention(x, INDEX, 0, 2, weight, attr).shape == (NODES, 2)
 
 
 def test_a_batch_of_graphs(attr):

@@ -11,6 +11,7 @@ from subtree_attention.feature_maps import SoftmaxFeatures
 from subtree_attention.ops import edges
 from subtree_attention.ops.definition import kernel_similarity
 from subtree_attention.ops.kernels import edges as steps
+from subtree_attention.ops.kernels.cuda.schedule import share_out
 from tests.ops.cases import (
     EDGES,
     FLOAT64_ERROR,
@@ -24,6 +25,7 @@ from tests.ops.cases import (
     random_inputs,
     reference,
 )
+from tests.ops.emulated_cuda import emulate
 
 COMBINATIONS = pairwise(
     edges=list(EDGES),
@@ -152,6 +154,22 @@ def test_graphs_of_a_batch_know_nothing_of_each_other(device, backend):
         alone = attend(Graph(part, size).to(device), slice(start, start + size), own)
         torch.testing.assert_close(alone, together[:, start : start + size])
         first += part.size(1)
+
+
+@pytest.mark.parametrize("name", ["directed", "hubs"])
+@pytest.mark.parametrize("width", [1, 17, 48])
+def test_products_by_the_hop_of_the_cuda_kernel(name, width, monkeypatch):
+    """Its host side: the kernel is emulated."""
+    launched, graph = emulate(monkeypatch), EDGES[name].graph()
+    entries, found = drawn(graph, 2).detach(), []
+    apart = steps.Apart.of(graph, 2, transpose=True)
+    shares = share_out(apart.rowptr, apart.col.numel())
+    dense = torch.randn(2 * graph.num_nodes, width, dtype=torch.float64)
+    for kind in (steps.CudaSteps, steps.Steps):
+        each = kind(steps.Apart(*apart[:-2], *shares), entries)
+        found.append(each.product(each.weight, dense))
+    assert_all_close(found[:1], found[1:], FLOAT64_ERROR)
+    assert launched == ["walk"]
 
 
 def test_some_gradients_only():

@@ -210,9 +210,9 @@ class STAConv(nn.Module):
             beside = self.beside(
                 attend_globally(query, key, value, batch, self.feature_map, self.eps, batch_size)
             )
-        # The operator gives float32 at least.
         # An `attend` of somebody's own need not know of entries.
         along = {} if entries is None else {"entries": entries}
+        # The operator gives float32 at least.
         out = self.head_mix(self.attend(query, key, value, graph, **along)).to(value.dtype)
         out = out if beside is None else out + beside.to(out.dtype)
         if not return_attention_weights:

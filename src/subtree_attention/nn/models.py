@@ -102,17 +102,26 @@ class STAGNN(nn.Module):
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         batch_size: int | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Logits [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
-        return self.conv(self.hidden(x), edge_index, edge_weight, batch, batch_size=batch_size)
+        more = {"batch_size": batch_size, "edge_attr": edge_attr}
+        return self.conv(self.hidden(x), edge_index, edge_weight, batch, **more)
 
     @torch.no_grad()
     def attention(
-        self, x: Features, edge_index: Any, root: int, hop: int, edge_weight: Tensor | None = None
+        self,
+        x: Features,
+        edge_index: Any,
+        root: int,
+        hop: int,
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
     ) -> Tensor:
         """The exact attention of `root` over level `hop` of its subtree, [N, H]; no dropout."""
         with evaluating(self):
-            return self.conv.attention(self.hidden(x), edge_index, root, hop, edge_weight)
+            given = edge_index, root, hop, edge_weight, edge_attr
+            return self.conv.attention(self.hidden(x), *given)
 
     def __repr__(self) -> str:
         return (

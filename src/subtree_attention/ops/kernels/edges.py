@@ -21,8 +21,8 @@ from . import cuda, workers
 from .cpu import POOL, arrays
 from .cuda.schedule import Scheduled, share_out
 
-BLOCK_NUMBERS = 2**22
-"""Numbers that are gathered at a time for products along edges."""
+BLOCK_NUMBERS, GPU_BLOCKS = 2**22, 8
+"""Numbers that are gathered at a time for products along edges; on a GPU so many times as many."""
 
 
 class Apart(NamedTuple):
@@ -160,7 +160,8 @@ class Steps:
     def along_edges(self, of_row: Tensor, of_column: Tensor) -> Tensor:
         """<row, column> for each entry: [N g, w], [N g, w] -> [E g], some entries at a time."""
         col, row = self.apart.col, csr_rows(self.apart.rowptr, self.apart.col.numel())
-        out, most = of_row.new_empty(col.numel()), max(BLOCK_NUMBERS // of_row.size(1), 1)
+        most = BLOCK_NUMBERS * (GPU_BLOCKS if col.is_cuda else 1) // of_row.size(1) or 1
+        out = of_row.new_empty(col.numel())
         for start in range(0, col.numel(), most):
             some = slice(start, start + most)
             pairs = of_row.index_select(0, row[some]), of_column.index_select(0, col[some])
