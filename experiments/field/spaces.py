@@ -231,3 +231,32 @@ def paired(graph: str, model: str) -> Iterator[Trial]:
 
 OF_GRAPHS: dict[str, Space] = dict.fromkeys((OURS, "GIN", "MLP"), pooled)
 OF_LINKS: dict[str, Space] = dict.fromkeys((OURS, "GCN"), paired)
+
+
+def numbers(graph: str, model: str) -> Iterator[Trial]:
+    """A number of each node."""
+    recipe: Trial = {"layers": 2, "hidden_channels": 256, "dropout": 0.3, "norm": "layer"}
+    if model == OURS:
+        recipe |= {"hops": 2}
+    recipe |= {"lr": 1e-3, "weight_decay": 5e-4}
+    yield recipe
+    yield recipe | {"dropout": 0.6}
+    yield recipe | {"layers": 4}
+    yield recipe | {"hidden_channels": 64}
+    yield recipe | {"norm": "batch"}
+    yield recipe | {"lr": 1e-2}
+
+
+def trees(graph: str, model: str) -> Iterator[Trial]:
+    """Boosted trees; of the trees grown, those up to the best by validation count."""
+    recipe: Trial = {"leaves": 31, "l2": 0.0, "columns": 0.3, "lr": 0.1, "epochs": 200}
+    yield recipe
+    yield recipe | {"leaves": 7}
+    yield recipe | {"l2": 10.0}
+    yield recipe | {"columns": 1.0}
+    yield recipe | {"neighbours": False}
+    yield recipe | {"lr": 0.05}
+
+
+TREES = "boosted trees"
+OF_NUMBERS: dict[str, Space] = {OURS: numbers, "GCN": numbers, TREES: trees}

@@ -34,7 +34,7 @@ class TreesSettings(Settings):
 MODELS[TreesSettings.name] = TreesSettings
 
 
-def fit(data: Dataset, config: Config, seed: int) -> Direct:
+def grow(data: Dataset, config: Config, seed: int) -> Direct:
     """Grow trees; the best number of them by the validation part is what counts.
 
     Scores are R2 on the scale that the task learns on, as of the networks.

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 import torch
 
+from experiments.field.trees import TreesSettings, grow
+from experiments.reproduce.jobs import Direct, Job
 from subtree_attention.datasets import Dataset
 from subtree_attention.datasets.features import compact
 from subtree_attention.datasets.folders import MissingData, data_folder, mirror_folder
@@ -52,3 +55,22 @@ def load() -> Dataset:
         name=NAME,
         source="benedekrozemberczki/MUSAE",
     )
+
+
+@dataclass(frozen=True)
+class WikiJob(Job):
+    """A run on this graph: of a network, or of boosted trees."""
+
+    @property
+    def at_hand(self) -> bool:
+        return folder() is not None
+
+    def load(self) -> Dataset:
+        return load().encoded(self.config.data.encoding)
+
+    @property
+    def direct(self) -> bool:
+        return isinstance(self.config.model, TreesSettings)
+
+    def fit(self, data: Dataset) -> Direct:
+        return grow(data, self.config, self.seed)
