@@ -249,7 +249,7 @@ def numbers(graph: str, model: str) -> Iterator[Trial]:
 
 def trees(graph: str, model: str) -> Iterator[Trial]:
     """Boosted trees; of the trees grown, those up to the best by validation count."""
-    recipe: Trial = {"leaves": 31, "l2": 0.0, "columns": 0.3, "lr": 0.1, "epochs": 200}
+    recipe: Trial = {"leaves": 31, "l2": 0.0, "columns": 0.3, "lr": 0.1}
     yield recipe
     yield recipe | {"leaves": 7}
     yield recipe | {"l2": 10.0}

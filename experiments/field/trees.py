@@ -21,10 +21,11 @@ RARE = 20
 
 @dataclass(frozen=True)
 class TreesSettings(Settings):
-    """The options of the trees; as many as epochs, as fast as the learning rate."""
+    """The options of the trees, which learn at the learning rate."""
 
     name: ClassVar[str] = "trees"
     title: ClassVar[str] = "boosted trees"
+    trees: int = option(200, "How many are grown.", least=1)
     leaves: int = option(31, "Leaves of a tree.", least=2)
     l2: float = option(0.0, "Penalty on leaves.")
     neighbours: bool = option(True, "Also the mean of the neighbours' columns.")
@@ -47,7 +48,7 @@ def grow(data: Dataset, config: Config, seed: int) -> Direct:
     x = columns_of(data, settings.neighbours)
     trees = HistGradientBoostingRegressor(
         learning_rate=config.fit.lr,
-        max_iter=config.fit.epochs,
+        max_iter=settings.trees,
         max_leaf_nodes=settings.leaves,
         l2_regularization=settings.l2,
         max_features=settings.columns,
