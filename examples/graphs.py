@@ -11,24 +11,25 @@ chance = random.Random(0)
 
 
 def molecules(count: int, prefix: str) -> tuple[dict, dict, dict]:
-    """Rings of atoms are toxic, chains are not. Ids of atoms repeat from molecule to molecule."""
-    atoms = {"molecule": [], "id": [], "element": []}
-    bonds = {"molecule": [], "source": [], "target": []}
-    table = {"molecule": [], "temperature": [], "toxic": []}
+    """Chains of atoms; those with two neighbours Cl and O are toxic. Ids of atoms repeat."""
+    atoms, bonds, table = [], [], []
     for number in range(count):
-        name, size, ring = f"{prefix}{number}", chance.randint(4, 9), number % 2 == 0
-        for atom in range(size):
-            values = name, f"a{atom}", chance.choice("CCCNO")
-            for column, value in zip(atoms.values(), values, strict=True):
-                column.append(value)
-        for atom in range(size if ring else size - 1):
-            values = name, f"a{atom}", f"a{(atom + 1) % size}"
-            for column, value in zip(bonds.values(), values, strict=True):
-                column.append(value)
-        values = name, chance.gauss(20, 5), "yes" if ring else "no"
-        for column, value in zip(table.values(), values, strict=True):
-            column.append(value)
-    return atoms, bonds, table
+        name, toxic = f"{prefix}{number}", number % 2 == 0
+        elements = chance.choices(["C", "C", "C", "N"], k=chance.randint(4, 9))
+        place = chance.randrange(len(elements) - 1)
+        elements[place : place + 2] = ["Cl", "O"] if toxic else ["Cl", "C", "O"]
+        atoms += [(name, f"a{at}", element) for at, element in enumerate(elements)]
+        bonds += [(name, f"a{at}", f"a{at + 1}") for at in range(len(elements) - 1)]
+        table.append((name, round(chance.gauss(20, 5), 1), "yes" if toxic else "no"))
+    return (
+        columns(("molecule", "id", "element"), atoms),
+        columns(("molecule", "source", "target"), bonds),
+        columns(("molecule", "temperature", "toxic"), table),
+    )
+
+
+def columns(names: tuple[str, ...], rows: list[tuple]) -> dict[str, list]:
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
 # A column of the atoms names their molecule; the table of molecules has the target, and columns

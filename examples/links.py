@@ -24,19 +24,18 @@ data = sta.from_tables(people, friends)  # no target: the links are what is lear
 
 # 70 % of the links are learnt from and walked on, 10 % choose the epoch, 20 % test. As many random
 # pairs that are no links are told from them; those of training are drawn anew in every step.
-config = sta.recipe(data, task="link", graph="friends", runs=1, epochs=100, lr=0.01, hidden_channels=32)
-result = sta.fit(config, "runs/friends", resume=True)
+small = {"hidden_channels": 32, "layers": 2, "lr": 0.01, "epochs": 60, "runs": 1}
+config = sta.recipe(data, task="link", graph="friends", metric="roc_auc", **small)
+result = sta.fit(config, "runs/friends", data=data, resume=True)
 print(f"test {config.task.words('metric')}: {100 * result.mean:.1f} %")
 
-run = sta.open("runs/friends")
-print("test links and pairs:", ", ".join(f"{k} {v}" for k, v in sta.runs.evaluate(run.out)[0].quality.told().items()))
-
-# Now all known links count. Given pairs:
-asked = {"a": ["person-0", "person-0"], "b": ["person-3", "person-1"]}
-for (a, b), share in zip(asked_ids := list(zip(*asked.values())), sta.predict_links("runs/friends", asked).probabilities):
-    print(f"{a} and {b}: {100 * share:.0f} %")
+# From here on all known links count. Given pairs:
+asked = {"one": ["person-0", "person-0"], "other": ["person-3", "person-1"]}
+found = sta.predict_links("runs/friends", asked)
+for (one, other), share in zip(found.ids, found.probabilities, strict=True):
+    print(f"{one} and {other}: {100 * share:.0f} %")
 
 # And the most probable links that are missing, out of all pairs:
-suggested = sta.predict_links("runs/friends", top=5)
-for (a, b), share in zip(suggested.ids, suggested.probabilities):
-    print(f"perhaps {a} knows {b}: {100 * share:.0f} %")
+found = sta.predict_links("runs/friends", top=5)
+for (one, other), share in zip(found.ids, found.probabilities, strict=True):
+    print(f"perhaps {one} knows {other}: {100 * share:.0f} %")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .runs import SavedRun as SavedRun
     from .runs import open as open
     from .runs import predict as predict
+    from .runs import predict_links as predict_links
     from .train.fit import fit as fit
     from .train.recipes import recipe as recipe
 
@@ -65,6 +66,7 @@ _HOMES = {
     "open": "runs",
     "ops": "",
     "predict": "runs",
+    "predict_links": "runs",
     "recipe": "train.recipes",
     "subtree_attention": "ops",
 }

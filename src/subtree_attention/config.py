@@ -373,6 +373,15 @@ class GraphClassification(NodeClassification):
 
 
 @dataclass(frozen=True)
+class GraphRegression(NodeRegression):
+    """A number of every graph of a collection."""
+
+    name: ClassVar[str] = "graph-regression"
+    word: ClassVar[str] = "graph-regression"
+    pooling: str = like(GraphClassification, "pooling")
+
+
+@dataclass(frozen=True)
 class LinkPrediction(TaskSettings):
     """Which pairs of nodes are linked."""
 
@@ -387,6 +396,7 @@ class LinkPrediction(TaskSettings):
             "hits@100": "Hits@100",
             "mrr": "MRR",
             "roc_auc": "ROC-AUC",
+            "average_precision": "average precision",
         },
     )
     decoder: str = option(
@@ -457,6 +467,7 @@ TASKS: dict[str, type[TaskSettings]] = {
         NodeRegression,
         LinkPrediction,
         GraphClassification,
+        GraphRegression,
     )
 }
 """The settings of each task, by its name."""

@@ -65,7 +65,7 @@ def test_graphs_and_classes_are_found_by_their_names() -> None:
         ([graph(), Data(x=torch.ones(3, 5), edge_index=CYCLE)], "graph 1 has 5 features, but"),
         ([graph(2)], r"graph 0: edge_index must be \[2, E\] within its 2 nodes"),
         ([Data(x=torch.ones(0, 2), edge_index=CYCLE[:, :0])], "graph 0 has no nodes"),
-        ([graph(y=torch.zeros(3).long())], "graph 0: y must be one whole number, the class of the"),
+        ([graph(y=torch.zeros(3).long())], "graph 0: y must be one number, the class or the"),
         ([graph(), graph(edge_weight=torch.ones(3))], "graph 1: either all graphs have an edge_w"),
     ],
 )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
+from . import targets
 from .dataset import Dataset, class_names, texts
 from .features import compact, float32
 from .splits import own_codes
@@ -21,6 +22,7 @@ from .tables.labels import PARTS
 from .tables.schema import ColumnLine, TableNotes, TableSchema
 
 UNKNOWN = -1
+"""The class of a graph without one."""
 
 
 def from_graphs(
@@ -34,8 +36,9 @@ def from_graphs(
 
     Args:
         graphs: a list of `Data`, or a dataset of PyG (`TUDataset`, any `InMemoryDataset`). Each
-            has x [n, F], edge_index, and y, the class of the graph as a whole number; without y,
-            or where it is negative, the class is not known. Edges are taken as they are.
+            has x [n, F], edge_index, and y: the class of the graph as a whole number, or a floating
+            number. Without y, or where it is negative or NaN, it is not known. Edges are taken as
+            they are.
         ids: what the graphs are called; by default their numbers.
         classes: the names of the classes; by default their numbers.
         split: train, val, test or nothing for each graph; by default splits are random.
@@ -46,12 +49,14 @@ def from_graphs(
     sizes = torch.tensor([graph.x.size(0) for graph in listed])
     starts = sizes.cumsum(0) - sizes
     edges = [_check.whole("edge_index", graph.edge_index).long() for graph in listed]
-    y = torch.tensor([_class_of(number, graph) for number, graph in enumerate(listed)])
+    y = _target(listed)
     x = torch.cat([float32("x", graph.x.to_dense()) for graph in listed])
     weights = [graph.get("edge_weight") for graph in listed]
-    known = int((y >= 0).sum())
+    numbers = y.is_floating_point()
+    what = "number" if numbers else "label"
+    known = int(targets.known(y).sum())
     words = [
-        f"{len(listed):,} graphs of {len(x):,} nodes, {known:,} with a label",
+        f"{len(listed):,} graphs of {len(x):,} nodes, {known:,} with a {what}",
         f"{sum(part.size(1) for part in edges):,} edges, as they are",
     ]
     if any("edge_attr" in graph for graph in listed):
@@ -61,7 +66,7 @@ def from_graphs(
         edge_index=torch.cat([part + start for part, start in zip(edges, starts, strict=True)], 1),
         y=y,
         edge_weight=None if weights[0] is None else float32("edge_weight", torch.cat(weights)),
-        classes=class_names(classes, y),
+        classes=() if numbers else class_names(classes, y),
         splits={} if split is None else {"own": codes_of(split, y)},
         schema=TableSchema("id", None, None, True, (Matrix("x", x.size(1)),)),
         notes=TableNotes([ColumnLine("x", "matrix", x.size(1), 0)], words),
@@ -77,7 +82,7 @@ def codes_of(split: Sequence[str | None], y: Tensor) -> Tensor:
         raise ValueError(f"split must be a word for each of {len(y)} graphs, got {len(split)}")
     named = {word: part for part, words in PARTS.items() for word in words}
     parts = np.array([named[_check.known("part", w.lower(), named)] if w else "" for w in split])
-    masks = [torch.from_numpy(parts == part) & (y >= 0) for part in PARTS]
+    masks = [torch.from_numpy(parts == part) & targets.known(y) for part in PARTS]
     for part, mask in zip(PARTS, masks, strict=True):
         if not mask.any():
             raise ValueError(f"split has no graph with a label for '{part}': each part needs some")
@@ -125,14 +130,15 @@ def _check_graph(number: int, graph: Any, first: Any) -> None:
         raise ValueError(f"graph {number}: either all graphs have an edge_weight, or none")
 
 
-def _class_of(number: int, graph: Any) -> int:
-    y = graph.get("y")
-    if y is None:
-        return UNKNOWN
-    y = torch.as_tensor(y)
-    if y.numel() != 1 or y.is_floating_point():
-        raise ValueError(
-            f"graph {number}: y must be one whole number, the class of the graph, got "
-            f"{y.dtype} {_check.shape(y)}"
-        )
-    return max(int(y), UNKNOWN)
+def _target(graphs: list[Any]) -> Tensor:
+    """The class of each graph, [G] with -1 where it is not known, or its number, with NaN."""
+    given = [None if graph.get("y") is None else torch.as_tensor(graph.y) for graph in graphs]
+    for number, y in enumerate(given):
+        if y is not None and (y.numel() != 1 or y.is_complex()):
+            raise ValueError(
+                f"graph {number}: y must be one number, the class or the number of the graph, got "
+                f"{y.dtype} {_check.shape(y)}"
+            )
+    if any(y is not None and y.is_floating_point() for y in given):
+        return torch.tensor([torch.nan if y is None else float(y) for y in given])
+    return torch.tensor([UNKNOWN if y is None else max(int(y), UNKNOWN) for y in given])

@@ -26,10 +26,10 @@ OWN_COLUMNS = ("id", "prediction", "known")
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of some nodes.
+    """What a model says of some nodes, or graphs.
 
     Attributes:
-        ids: of the nodes, N.
+        ids: of the nodes or graphs, N.
         answers: what is predicted and what is known of each, see `tasks.answers`.
         calibration: how far that can be trusted.
         run: the folder of the run whose model it is.
@@ -76,9 +76,13 @@ def predict(
     *,
     join: bool = False,
     unknown_ends: str = "error",
+    graphs: Any = None,
     device: str = "auto",
 ) -> Predictions:
     """Predict every node of a run's graph, or the nodes of new tables; nothing is trained.
+
+    A model of graphs predicts every graph of its collection, or those of new tables. Pairs of nodes
+    are predicted by `predict_links`.
 
     Args:
         folder: what `sta train` wrote; of several runs, the one with the best validation score.
@@ -86,16 +90,21 @@ def predict(
         edges: its edges.
         join: the new nodes join the graph of the run: edges may end at nodes of both.
         unknown_ends: see `from_tables`.
+        graphs: the table of new graphs, for a model of graphs.
         device: see `fit`.
     """
     run = asked = open(folder, device=device)
+    if run.task.unit == "pair":
+        raise ValueError(
+            f"the model of {run.folder} is for pairs of nodes: ask predict_links, or sta predict "
+            "with --pairs or --top"
+        )
     start, notes = 0, None
-    if nodes is not None or edges is not None:
-        dataset, start = run.read_tables(nodes, edges, join, unknown_ends)
+    if nodes is not None or edges is not None or graphs is not None:
+        dataset, start = run.read_tables(nodes, edges, join, unknown_ends, graphs)
         asked, notes = run.on(dataset), dataset.notes
-    dataset = asked.dataset
     return Predictions(
-        ids=dataset.node_ids[start:],
+        ids=asked.unit_ids[start:],
         answers=asked.answers.part(start),
         calibration=run.calibration,
         run=run.folder,

@@ -131,6 +131,11 @@ class SavedRun:
         return self.problem.target.numpy()
 
     @cached_property
+    def unit_ids(self) -> list[str]:
+        """What the nodes, or other units of its task, are called."""
+        return self.task.unit_ids(self.problem)
+
+    @cached_property
     def graph(self) -> Graph:
         """What its model walks on."""
         return Graph.from_data(self.problem.dataset, **self.config.walk).to(self.device)
@@ -191,6 +196,7 @@ class SavedRun:
         found = self.found
         for name in (
             "graph",
+            "unit_ids",
             "split",
             "target",
             "logits",
@@ -206,7 +212,12 @@ class SavedRun:
         return other
 
     def read_tables(
-        self, nodes: Any, edges: Any, join: bool = False, unknown_ends: str = "error"
+        self,
+        nodes: Any,
+        edges: Any,
+        join: bool = False,
+        unknown_ends: str = "error",
+        graphs: Any = None,
     ) -> tuple[Dataset, int]:
         """New tables, see `predict`, as a graph that `on` takes; and where their nodes begin."""
         if nodes is None or edges is None:
@@ -217,8 +228,10 @@ class SavedRun:
                 "no columns: new tables need a model that was trained on tables "
                 "(sta train --nodes ...)"
             )
-        how = join_tables if _check.flag("join", join) else apply_schema
-        new = how(self.dataset, nodes, edges, unknown_ends)
+        if _check.flag("join", join):
+            new = join_tables(self.dataset, nodes, edges, unknown_ends)
+        else:
+            new = apply_schema(self.dataset, nodes, edges, unknown_ends, graphs)
         if self.config.data.encoding and new.notes is not None:
             new.notes.words.append(
                 "the model uses Laplacian eigenvectors, which are others on another graph: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import _check
 from ..config import Settings
 from .classification import NodeClassification
-from .graphs import GraphClassification
+from .graphs import GraphClassification, GraphRegression
 from .labels import NodeMultiLabel
 from .link import LinkPrediction
 from .regression import NodeRegression
@@ -17,6 +17,7 @@ TASKS: dict[str, type[Task]] = {
     "node-regression": NodeRegression,
     "link-prediction": LinkPrediction,
     "graph-classification": GraphClassification,
+    "graph-regression": GraphRegression,
 }
 """The names of `config.TASKS`, and what stands behind them."""
 
@@ -29,6 +30,7 @@ def of(settings: Settings) -> Task:
 __all__ = [
     "TASKS",
     "GraphClassification",
+    "GraphRegression",
     "LinkPrediction",
     "NodeClassification",
     "NodeMultiLabel",

@@ -12,7 +12,7 @@ from . import calibration as calibrating
 from .answers import OfClasses
 from .calibration import Bin, Calibration
 from .metrics import CLASS_METRICS, LOSSES, Loss
-from .quality import Quality, quality
+from .quality import AnyQuality, quality
 from .task import Task, parts
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Classification(Task):
 
     def quality(
         self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
-    ) -> Quality:
+    ) -> AnyQuality:
         """More scores of some units: logits [n, C], labels [n]."""
         return quality(outputs / found["temperature"], target)
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from ..nn import GraphNetwork, build
 from .classification import Classification
+from .regression import Regression
 from .task import Task
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class OfGraphs(Task):
 
 class GraphClassification(OfGraphs, Classification):
     """The class of every graph."""
+
+
+class GraphRegression(OfGraphs, Regression):
+    """A number of every graph."""
 
 
 def width_of(settings: Any) -> int:

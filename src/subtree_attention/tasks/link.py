@@ -7,6 +7,7 @@ are drawn anew in every step. So a unit is a pair, and its class is "no link" or
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,11 @@ from torch import Tensor, nn
 
 from ..datasets import Split
 from ..nn import LinkNetwork, build
+from .calibration import calibration_error, softmax
 from .classification import Classification
 from .graphs import width_of
 from .metrics import LINK_METRICS, Loss, cross_entropy
+from .quality import LinkQuality, all_scores
 from .task import Problem
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ FEW_PAIRS = 1_000_000
 class LinkPrediction(Classification):
     """Which pairs of nodes are linked."""
 
-    unit = "link"
+    unit = "pair"
     metrics = LINK_METRICS
 
     def accept(self, dataset: Dataset) -> None:
@@ -54,6 +57,20 @@ class LinkPrediction(Classification):
 
     def names(self, dataset: Dataset) -> tuple[str, ...]:
         return ("no link", "link")
+
+    def unit_ids(self, problem: Problem) -> list[str]:
+        names = problem.dataset.node_ids
+        return [
+            f"{names[one]} - {names[other]}" for one, other in problem.inputs["pairs"].T.tolist()
+        ]
+
+    def quality(
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+    ) -> LinkQuality:
+        """More scores of some pairs: logits [n, 2], target [n]."""
+        logits = outputs / found["temperature"]
+        error = calibration_error(softmax(logits), target)
+        return LinkQuality(all_scores(self.metrics, logits, target), error)
 
     def network(self, settings: Any, in_channels: int, out_channels: int) -> nn.Module:
         width, dropout = width_of(settings), getattr(settings, "dropout", 0.0)

@@ -285,6 +285,7 @@ LINK_METRICS = _named(
     *(Metric(name, name.capitalize(), scores) for name, scores in HITS.items()),
     Metric("mrr", "MRR", mrr),
     CLASS_METRICS["roc_auc"],
+    CLASS_METRICS["average_precision"],
 )
 METRICS = {**LINK_METRICS, **LABEL_METRICS, **NUMBER_METRICS, **CLASS_METRICS}
 """By name, for whoever only shows scores."""

@@ -65,19 +65,17 @@ class OfLabel(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LabelQuality:
-    """Scores on some units that have any number of labels, between 0 and 1.
+class LinkQuality:
+    """Scores on some pairs of nodes, links or not, between 0 and 1.
 
     Attributes:
-        scores: by the names of the metrics of labels, see `metrics`.
+        scores: by the names of the metrics of links, see `metrics`.
         calibration_error: how far the confidence in each yes and no is from how often it is right.
-        labels: each of them; scores are NaN where nothing can be said.
     """
 
     unit: ClassVar[str] = "%"
     scores: Mapping[str, float]
     calibration_error: float
-    labels: list[OfLabel]
 
     def named(self) -> dict[str, float]:
         """The scores by what people call them."""
@@ -87,6 +85,17 @@ class LabelQuality:
     def told(self) -> dict[str, str]:
         """The scores as they are printed, without the unit."""
         return {name: METRICS["accuracy"].show(value) for name, value in self.named().items()}
+
+
+@dataclass(frozen=True)
+class LabelQuality(LinkQuality):
+    """The same on some units that have any number of labels, by the metrics of labels.
+
+    Attributes:
+        labels: each of them; scores are NaN where nothing can be said.
+    """
+
+    labels: list[OfLabel]
 
 
 @dataclass(frozen=True)
@@ -121,7 +130,7 @@ class NumberQuality:
         return dict(zip(self.named(), [*shown, inside], strict=True))
 
 
-AnyQuality = Quality | LabelQuality | NumberQuality
+AnyQuality = Quality | LinkQuality | LabelQuality | NumberQuality
 
 
 def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:

@@ -67,7 +67,7 @@ class Task:
     """
 
     unit: ClassVar[str] = "node"
-    """What is predicted: "node", "link" or "graph"."""
+    """What is predicted: "node", "pair" or "graph"."""
     kind: ClassVar[str] = ""
     """What is predicted of a unit: a "class", "labels" or a "number"."""
     calibrates: ClassVar[bool] = False
@@ -83,18 +83,23 @@ class Task:
 
     def accept(self, dataset: Dataset) -> None:
         """Refuse data from which this cannot be learnt, in words."""
-        if self.unit in _ADVICE and self.unit != dataset.unit:
-            raise ValueError(
-                f"the target of this data is that of each {dataset.unit}, not of each {self.unit}: "
-                + _ADVICE[self.unit]
-            )
         wanted, found = self.settings.target, dataset.target
+        right = [
+            kind.word
+            for kind in TASKS.values()
+            if kind.target == found and kind.name.startswith(dataset.unit)
+        ]
+        if self.unit == "node" != dataset.unit:
+            raise ValueError(
+                "the target of this data is that of each graph, not of each node: use --task "
+                + " or ".join(right)
+            )
+        if self.unit == "graph" != dataset.unit:
+            raise ValueError(
+                "the target of this data is that of each node, not of each graph: name the graph "
+                "of each node with --graph-column, or use another --task"
+            )
         if wanted and wanted != found:
-            right = [
-                kind.word
-                for kind in TASKS.values()
-                if kind.target == found and kind.name.startswith(dataset.unit)
-            ]
             raise ValueError(
                 f"the target is {targets.KINDS[found]} of each {dataset.unit}, and "
                 f"{self.settings.word} learns {targets.KINDS[wanted]}: use --task "
@@ -172,6 +177,10 @@ class Task:
         """Of the classes or labels, C; none of numbers."""
         return dataset.classes
 
+    def unit_ids(self, problem: Problem) -> list[str]:
+        """What the units are called, U."""
+        return problem.dataset.unit_ids
+
     def answers(
         self,
         outputs: np.ndarray,
@@ -207,13 +216,6 @@ class Task:
     def reliability(self, logits: np.ndarray, target: np.ndarray, temperature: float) -> list[Bin]:
         """How often units of like confidence are right: logits [n, C], target [n, ...]."""
         raise NotImplementedError
-
-
-_ADVICE = {
-    "node": "use --task graph-classification",
-    "graph": "name the graph of each node with --graph-column, or use another --task",
-}
-"""What to do, if a task has units that the data does not have a target of."""
 
 
 def parts(split: Split) -> zip[tuple[str, Tensor]]:

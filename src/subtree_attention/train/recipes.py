@@ -139,7 +139,8 @@ def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     else:  # it has a depth of its own
         long = {name: settings[name] for name in ("runs", "epochs", "patience")}
         settings = DEEP_COMMON | long
-    task = {"task": "graph-classification"} if dataset.batch is not None else {}
+    many = {"class": "graph-classification", "number": "graph-regression"}
+    task = {"task": many[dataset.target]} if dataset.unit == "graph" else {}
     config = Config.of(dataset.name, **{**task, "model": model, "encoding": 0, **settings})
     # A split of its own is one split: runs on it differ by their start only.
     return config.replace(split="own", runs=1) if "own" in dataset.splits else config
