@@ -109,7 +109,7 @@ def test_a_split_names_a_part_of_each_graph(split: list[str], message: str) -> N
         ({"batch": torch.tensor([1] * 6 + [0] * 3 + [2] * 3)}, "batch must ascend"),
         ({"batch": torch.tensor([0] * 3 + [2] * 9)}, "graph 1 has no nodes"),
         ({"batch": torch.tensor([0] * 2 + [1] * 5 + [2] * 5)}, "an edge between two graphs"),
-        ({"y": torch.zeros(3)}, "y must be a whole number for each of 3 graphs"),
+        ({"y": torch.zeros(3).int()}, "y must be a whole number for each of 3 graphs"),
         ({"graph_ids": ["a", "b"]}, "graph_ids must be different, one for each of 3 graphs"),
         (
             {"batch": None, "splits": {}, "y": torch.zeros(12).long()},

@@ -1,7 +1,9 @@
 """Tasks of graphs: a collection is learnt, saved, opened and gone on with."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -68,6 +70,28 @@ def test_a_run_goes_on_with_the_same_numbers(tmp_path: Path) -> None:
         whole.runs[0].test,
         whole.runs[0].temperature,
     )
+
+
+def test_numbers_of_graphs_are_learnt(tmp_path: Path) -> None:
+    whole = rings_and_lines()
+    sizes = whole.batch.bincount().float()
+    y = sizes.index_fill(0, torch.tensor([3]), torch.nan)
+    data = replace(whole, y=y, classes=())
+    config = config_of(data, epochs=150, pooling="sum")
+    assert (config.task.name, config.model.name) == ("graph-regression", "staformer")
+    result = sta.fit(config, tmp_path / "run", data=data, device="cpu")
+    assert result.runs[0].test > 0.7
+    found = sta.predict(tmp_path / "run", device="cpu")
+    assert (len(found.ids), found.known[3]) == (60, None)
+    assert np.corrcoef(found.predicted, sizes)[0, 1] > 0.8
+
+
+def test_graphs_of_pyg_have_classes_or_numbers() -> None:
+    some = {"x": torch.ones(2, 1), "edge_index": torch.zeros(2, 0).long()}
+    data = sta.from_graphs([Data(**some, y=1.5), Data(**some), Data(**some, y=torch.tensor([2]))])
+    assert data.y[[0, 2]].tolist() == [1.5, 2.0]
+    assert data.known.tolist() == [True, False, True]
+    assert (data.target, data.classes) == ("number", ())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

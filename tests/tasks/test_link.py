@@ -10,6 +10,7 @@ import torch
 import subtree_attention as sta
 from subtree_attention.config import LinkPrediction as Settings
 from subtree_attention.datasets import Dataset
+from subtree_attention.runs import evaluate
 from subtree_attention.tasks import LinkPrediction
 from subtree_attention.tasks import link as module
 from subtree_attention.tasks.link import Links
@@ -189,3 +190,10 @@ def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
     run = sta.open(tmp_path / "whole", device="cpu")
     assert run.scores()[2] == result.runs[0].test
     assert run.logits.shape == (len(run.target), 2)
+    assert run.unit_ids[0].split(" - ") == list(
+        map(str, run.problem.inputs["pairs"][:, 0].tolist())
+    )
+    told = evaluate(tmp_path / "whole", device="cpu")[0].quality
+    names = {"Hits@20", "Hits@50", "Hits@100", "MRR", "ROC-AUC", "average precision"}
+    assert set(told.named()) == {*names, "calibration error"}
+    assert told.named()["ROC-AUC"] == pytest.approx(result.runs[0].test)
