@@ -329,7 +329,8 @@ class Graph:
             return self.matrix(dtype).weight
         _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
         _check_weight_shape(edge_weight, self.given_edges)
-        if edge_weight.device.type == "cpu" and not torch.compiler.is_compiling():
+        watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if edge_weight.device.type == "cpu" and not watched:
             # A GPU would have to be waited for: there they are taken as they are.
             _check_extremes(_extremes(edge_weight.detach()).tolist(), edge_weight, self.transition)
         weight = edge_weight.to(self.device, torch.float64)
@@ -751,6 +752,9 @@ def _degree(pattern: _Pattern) -> Tensor:
     if pattern.edge_weight is None:
         return pattern.rowptr.diff().double()
     weight, offsets = pattern.edge_weight.double(), pattern.rowptr.long()
+    if weight.device.type == "cpu" or torch._C._are_functorch_transforms_active():
+        # One after the other too, and `torch.func` knows it; on a GPU the order is by chance.
+        return weight.new_zeros(offsets.numel() - 1).index_add(0, pattern.rows(), weight)
     return torch.segment_reduce(weight, "sum", offsets=offsets, initial=0.0, unsafe=True)
 
 

@@ -295,6 +295,27 @@ def test_compiled_with_an_edge_index(x, attr):
     torch.testing.assert_close(compiled(x, INDEX, edge_attr=attr), conv(x, INDEX, edge_attr=attr))
 
 
+@pytest.mark.parametrize(
+    "given", [INDEX, Graph(INDEX, NODES, self_loops=True)], ids=["edges", "graph"]
+)
+def test_transforms_over_weights_and_features(x, attr, weight, given):
+    conv, edge_weight = layer(self_loops=True), weight.detach()
+
+    def total(weight, attr=attr):
+        return conv(x, given, weight, edge_attr=attr).square().sum()
+
+    expected = torch.autograd.grad(total(weight), weight)[0]
+    torch.testing.assert_close(torch.func.grad(total)(edge_weight), expected)
+    several = torch.stack([edge_weight, 2 * edge_weight.flip(0)])
+    found = torch.func.vmap(total)(several)
+    torch.testing.assert_close(found, torch.stack([total(each) for each in several]))
+    _, slope = torch.func.jvp(total, (edge_weight,), (torch.ones_like(edge_weight),))
+    torch.testing.assert_close(slope, expected.sum())
+    of_attr = torch.func.grad(total, argnums=1)(edge_weight, attr)
+    wanted = torch.autograd.grad(total(edge_weight, attr.requires_grad_()), attr)[0]
+    torch.testing.assert_close(of_attr, wanted)
+
+
 class Exported(nn.Module):
     def __init__(self, **options):
         super().__init__()

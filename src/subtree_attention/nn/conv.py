@@ -359,7 +359,10 @@ class STAConv(nn.Module):
 
 
 def _learns(edge_weight: Any) -> bool:
-    return isinstance(edge_weight, Tensor) and edge_weight.requires_grad
+    """Whether somebody may ask what becomes of changes in them."""
+    if not isinstance(edge_weight, Tensor):
+        return False
+    return edge_weight.requires_grad or feature_maps.transformed()
 
 
 def _per_head(name: str, channels: int | None, out_channels: int, heads: int) -> int:
