@@ -161,6 +161,11 @@ def gate_backward(macros, *, ungated, logits, grad_weights, grad_ungated, grad_l
     grad_logits.copy_(shares * (of_shares - (shares * of_shares).sum(-1, keepdim=True)))
 
 
+def along(macros, *, left, right, row, col, out, entries, width):
+    assert (entries, width) == (len(out), left.size(1))
+    out.copy_((left[row.long()] * right[col.long()]).sum(1))
+
+
 def _raised(total, beta):
     """[K, N, H, 1], [K, H] or None."""
     if beta is None:
@@ -184,4 +189,5 @@ KERNELS = {
     "sum_products": sum_products,
     "gate": gate,
     "gate_backward": gate_backward,
+    "along": along,
 }

@@ -1,6 +1,8 @@
 """The walk with entries per edge and head against the definition, with a matrix for each head."""
 
 import pickle
+from functools import partial
+from importlib.resources import files
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from subtree_attention.feature_maps import SoftmaxFeatures
 from subtree_attention.ops import edges
 from subtree_attention.ops.definition import kernel_similarity
 from subtree_attention.ops.kernels import edges as steps
+from subtree_attention.ops.kernels.cuda import along, compiler
 from subtree_attention.ops.kernels.cuda.schedule import share_out
 from tests.ops.cases import (
     EDGES,
@@ -156,20 +159,54 @@ def test_graphs_of_a_batch_know_nothing_of_each_other(device, backend):
         first += part.size(1)
 
 
-@pytest.mark.parametrize("name", ["directed", "hubs"])
-@pytest.mark.parametrize("width", [1, 17, 48])
-def test_products_by_the_hop_of_the_cuda_kernel(name, width, monkeypatch):
-    """Its host side: the kernel is emulated."""
-    launched, graph = emulate(monkeypatch), EDGES[name].graph()
-    entries, found = drawn(graph, 2).detach(), []
-    apart = steps.Apart.of(graph, 2, transpose=True)
-    shares = share_out(apart.rowptr, apart.col.numel())
-    dense = torch.randn(2 * graph.num_nodes, width, dtype=torch.float64)
-    for kind in (steps.CudaSteps, steps.Steps):
-        each = kind(steps.Apart(*apart[:-2], *shares), entries)
-        found.append(each.product(each.weight, dense))
-    assert_all_close(found[:1], found[1:], FLOAT64_ERROR)
-    assert launched == ["walk"]
+@pytest.mark.parametrize("name", ["directed", "hubs", "no-edges", "no-nodes"])
+@pytest.mark.parametrize("per_head", [True, False])
+@pytest.mark.parametrize("hops", [1, 3])
+def test_the_host_side_of_cuda(name, per_head, hops, monkeypatch):
+    """Its kernels are emulated."""
+    graph = EDGES[name].graph()
+    inputs, entries = random_inputs(graph.num_nodes, 2, hops), drawn(graph, 2 if per_head else None)
+    expected = expect(inputs, graph, entries, hops, 1e-6)
+    launched = emulate(monkeypatch)
+    monkeypatch.setattr(edges.backends, "choose", lambda *asked: "cuda")
+    monkeypatch.setattr(edges, "_matrices", partial(scheduled, edges._matrices))
+    assert_all_close(run(inputs, graph, entries, hops), expected, FLOAT64_ERROR)
+    assert {*launched} == ({"walk", "along"} if name in ("directed", "hubs") else {*launched})
+
+
+def scheduled(matrices, *graph_and_how):
+    """Matrices with what a GPU knows of them besides."""
+    return tuple(
+        [*each, *share_out(each[0], each[1].numel())] if each else each
+        for each in matrices(*graph_and_how)
+    )
+
+
+@pytest.mark.parametrize("dtype", along.REALS)
+@pytest.mark.parametrize("width", [1, 4, 5, 17, 48, 1000])
+def test_products_along_edges_compile(width, dtype):
+    try:
+        compiler.nvrtc()
+    except OSError as reason:
+        pytest.skip(str(reason))
+    lanes = along.lanes_of(width)
+    assert lanes in (1, 2, 4, 8, 16, 32)
+    assert min(width, 128) / 4 <= lanes < max(width / 2, 2)
+    source = files(along.__package__).joinpath("along.cu").read_text()
+    macros = {"REAL": along.REALS[dtype], "LANES": lanes}
+    assert b"along" in compiler.compile_source(source, macros, "90")[0]
+
+
+@pytest.mark.parametrize("width", [1, 3, 16, 17, 130])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_along_edges_on_a_gpu(width, dtype):
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    left, right = (torch.randn(50, width, dtype=dtype, device="cuda") for _ in range(2))
+    row, col = torch.randint(0, 50, (2, 333), dtype=torch.int32, device="cuda")
+    expected = (left[row].double() * right[col].double()).sum(1)
+    found = along.products(left, right, row, col)
+    assert error(found, expected) <= (1e-5 if dtype == torch.float32 else FLOAT64_ERROR)
 
 
 def test_some_gradients_only():

@@ -24,8 +24,11 @@ from ..graph import Graph
 from . import backends, exported, recurrence, walk
 from .inputs import full_precision, is_watched
 from .kernels import Sizes
-from .kernels.edges import STEPS, Apart, Steps
+from .kernels.edges import Apart, CudaSteps, NumbaSteps, Steps
 from .library import Matrices, refuse_double_backward
+
+STEPS: dict[str, type[Steps]] = {"cuda": CudaSteps, "numba": NumbaSteps, "torch": Steps}
+"""By backend."""
 
 KEPT_BYTES = 2**28
 """Training keeps the states if they take no more bytes than these; otherwise they walk again."""
@@ -141,7 +144,7 @@ class Options(NamedTuple):
 
     def steps(self, tensors: Sequence[Tensor], entries: Tensor) -> Steps:
         """The steps along a matrix of these tensors."""
-        return STEPS.get(self.backend, Steps)(Apart(*tensors), entries)
+        return STEPS[self.backend](Apart(*tensors), entries)
 
 
 def read_outs(

@@ -13,16 +13,21 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ...graph import CSR, Graph, csr_rows, index_dtype, transpose_order
 from .. import recurrence
 from . import cuda, workers
 from .cpu import POOL, arrays
+from .cuda import tape
+from .cuda.along import products as products_along
+from .cuda.ends import aligned
+from .cuda.layout import lay_out, padded
 from .cuda.schedule import Scheduled, share_out
 
-BLOCK_NUMBERS, GPU_BLOCKS = 2**22, 8
-"""Numbers that are gathered at a time for products along edges; on a GPU so many times as many."""
+BLOCK_NUMBERS = 2**22
+"""Numbers that are gathered at a time for products along edges."""
 
 
 class Apart(NamedTuple):
@@ -137,8 +142,12 @@ class Steps:
     def turn(self, state: Tensor, ends: Ends) -> Tensor:
         """G_K = q (x) dR_K, and S_K dR_K for the query."""
         query, grad_readout, grad_query = ends
-        grad_query += recurrence.read(grad_readout, state)
+        self.add_to_query(state, grad_readout, grad_query)
         return self.outer(grad_readout, query)
+
+    def add_to_query(self, state: Tensor, grad_readout: Tensor, grad_query: Tensor) -> None:
+        """dq += S_m dR_m."""
+        grad_query += recurrence.read(grad_readout, state)
 
     def walk_back(self, gradient: Tensor, state: Tensor, products: Tensor, ends: Ends) -> Tensor:
         """G_(m-1) = A^T G_m + q (x) dR_(m-1), and S_(m-1) dR_(m-1) for the query."""
@@ -160,8 +169,7 @@ class Steps:
     def along_edges(self, of_row: Tensor, of_column: Tensor) -> Tensor:
         """<row, column> for each entry: [N g, w], [N g, w] -> [E g], some entries at a time."""
         col, row = self.apart.col, csr_rows(self.apart.rowptr, self.apart.col.numel())
-        most = BLOCK_NUMBERS * (GPU_BLOCKS if col.is_cuda else 1) // of_row.size(1) or 1
-        out = of_row.new_empty(col.numel())
+        out, most = of_row.new_empty(col.numel()), max(BLOCK_NUMBERS // of_row.size(1), 1)
         for start in range(0, col.numel(), most):
             some = slice(start, start + most)
             pairs = of_row.index_select(0, row[some]), of_column.index_select(0, col[some])
@@ -188,13 +196,61 @@ class Steps:
 
 
 class CudaSteps(Steps):
-    """Products with the hop of the CUDA kernel."""
+    """Hops of the CUDA kernel, with the read-out or what a step back adds in the same pass.
 
-    def product(self, weight: Tensor, dense: Tensor) -> Tensor:
+    A row of a matrix of heads apart has one head, so a state [N, H, e, d] is what the kernel calls
+    a state of N H nodes. Where all heads share their entries, hops are plain products.
+    """
+
+    @cached_property
+    def scheduled(self) -> Scheduled:
         apart = self.apart
         assert apart.rows is not None  # on a GPU there are
         assert apart.pieces is not None
-        return cuda.product(Scheduled(*apart[:2], weight, apart.rows, apart.pieces), dense)
+        return Scheduled(*apart[:2], self.weight, apart.rows, apart.pieces)
+
+    @cached_property
+    def rows(self) -> cuda.Rows:
+        return cuda.Rows(self.scheduled)
+
+    @cached_property
+    def row(self) -> Tensor:
+        """The row of each entry."""
+        return csr_rows(self.apart.rowptr, self.apart.col.numel())
+
+    def product(self, weight: Tensor, dense: Tensor) -> Tensor:
+        return cuda.product(self.scheduled._replace(weight=weight), dense)
+
+    def along_edges(self, of_row: Tensor, of_column: Tensor) -> Tensor:
+        return products_along(of_row, of_column, self.row, self.apart.col)
+
+    def walk_and_read(self, state: Tensor, query: Tensor, readout: Tensor, new: Tensor) -> None:
+        if self.groups < state.size(1) or not state.numel():
+            super().walk_and_read(state, query, readout, new)
+            return
+        width = state.size(2)
+        places = {"readout": readout.view(-1, 1, width), "readout_width": width}
+        self._hop(state, new, own=query, readout_row=width, **places)
+
+    def walk_back(self, gradient: Tensor, state: Tensor, products: Tensor, ends: Ends) -> Tensor:
+        if self.groups < state.size(1) or not state.numel():
+            return super().walk_back(gradient, state, products, ends)
+        query, grad_readout, grad_query = ends
+        width, new = state.size(2), torch.empty_like(gradient)
+        other = F.pad(grad_readout, (0, padded(width) - width)).view(-1, 1, padded(width))
+        self._hop(gradient, new, own=query, other=other, add_own=True)
+        products += self.along_edges(self._by_row(state), self._by_row(gradient))
+        self.add_to_query(state, grad_readout, grad_query)
+        return new
+
+    def _hop(self, old: Tensor, new: Tensor, own: Tensor, **parts: Any) -> None:
+        """One hop of states [N, H, e, d]; the parts are fields of `Hop` in kernels.cu."""
+        width, channels = old.shape[2:]
+        layout = lay_out(1, channels, width, width, old.dtype, old.dtype, factors=False)
+        partial = old.new_empty(self.rows.pieces, width, channels)
+        arrived = tape.zeros(self.rows.pieces * width, old.device)
+        states = {"old_state": old, "new_state": new, "own": aligned(own).view(-1, 1, channels)}
+        self.rows.hop(layout, first_column=0, partial=partial, arrived=arrived, **states, **parts)
 
 
 class NumbaSteps(Steps):
@@ -263,7 +319,3 @@ class NumbaSteps(Steps):
     def _totals(self, width: int) -> np.ndarray:
         """A row for each thread, while a long one is added up."""
         return POOL.take((self.workers * width,), np.dtype(np.float64)).numpy()
-
-
-STEPS: dict[str, type[Steps]] = {"cuda": CudaSteps, "numba": NumbaSteps, "torch": Steps}
-"""By backend; those of torch where there are none."""

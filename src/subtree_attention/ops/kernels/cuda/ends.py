@@ -26,7 +26,8 @@ _ARGUMENTS = launch.structure(  # as in ends.cu
 )
 MAPS = ("", "elu", "unit")
 """Feature maps by their numbers in ends.cu; the first is none."""
-_REALS = {torch.float32: "float", torch.float64: "double"}
+REALS = {torch.float32: "float", torch.float64: "double"}
+"""Types as CUDA C++ calls them."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def macros(
 ) -> launch.Macros:
     """What the source is specialised by."""
     sizes = {"HEADS": heads, "CHANNELS": channels, "WIDTH": width, "PADDED": padded(width)}
-    return (("REAL", _REALS[dtype]), *sizes.items(), ("GROUP", group), ("MAP", MAPS.index(map)))
+    return (("REAL", REALS[dtype]), *sizes.items(), ("GROUP", group), ("MAP", MAPS.index(map)))
 
 
 def _with_whole_rows(tensor: Tensor) -> Tensor:
