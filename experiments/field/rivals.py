@@ -23,7 +23,7 @@ from subtree_attention import _check
 from subtree_attention.config import MODELS, Settings, option
 from subtree_attention.graph import Graph
 from subtree_attention.nn import BUILDERS, Linear
-from subtree_attention.nn.features import Features
+from subtree_attention.nn.features import Features, dropped
 
 # ------------------------------------------------------------------------------------ one layer
 
@@ -131,6 +131,7 @@ class Stack(nn.Module):
         residual: add a linear map of a layer's input to its output.
         enter: a linear map and dropout before the first layer.
         jump: let the head see the sum of all layers' outputs, and not the last alone.
+        input_dropout: share dropped of what the first layer sees.
     """
 
     def __init__(
@@ -145,9 +146,10 @@ class Stack(nn.Module):
         residual: bool,
         enter: bool = False,
         jump: bool = False,
+        input_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.dropout, self.jump = dropout, jump
+        self.dropout, self.input_dropout, self.jump = dropout, input_dropout, jump
         self.enter = Linear(in_channels, hidden_channels) if enter else None
         first = hidden_channels if enter else in_channels
         widths = [first, *[hidden_channels] * (layers - 1)]
@@ -161,6 +163,7 @@ class Stack(nn.Module):
         """Logits [N, out_channels]."""
         if self.enter is not None:
             x = F.dropout(self.enter(x), self.dropout, self.training)
+        x = dropped(x, self.input_dropout, self.training)
         seen = []
         for place, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             out = layer(x, graph)
@@ -178,6 +181,7 @@ class StackSettings(Settings):
     layers: int = option(2, "Layers.", least=1)
     hidden_channels: int = option(64, "Their width.", least=1)
     dropout: float = option(0.5, "Dropout behind a layer.", below=1)
+    input_dropout: float = option(0.0, "Dropout on what the first layer sees.", below=1)
     norm: str = option("layer", "Behind a layer", words={name: name for name in NORMS})
     residual: bool = option(False, "Linear residuals.")
     enter: bool = option(False, "A linear map first.")

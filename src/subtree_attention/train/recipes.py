@@ -52,19 +52,40 @@ TASKS: dict[str, dict[str, Any]] = {
 """Task -> settings on a graph whose recipe is for another task."""
 
 DEEP: dict[str, dict[str, Any]] = {
-    "computer": {"hidden_channels": 512, "residual": "none", "dropout": 0.5, "weight_decay": 5e-5},
-    "photo": {"hidden_channels": 64, "weight_decay": 5e-5},
-    "cs": {"hidden_channels": 512, "layers": 2, "hops": 1, "dropout": 0.3},
-    "physics": {"hidden_channels": 64, "layers": 2, "hops": 1, "dropout": 0.3},
+    "computer": {
+        "hidden_channels": 512,
+        "heads": 8,
+        "residual": "none",
+        "readout": "mean",
+        "dropout": 0.5,
+        "input_dropout": 0.3,
+        "weight_decay": 5e-5,
+    },
+    "photo": {"hidden_channels": 64, "input_dropout": 0.3, "weight_decay": 5e-5},
+    "cs": {
+        "hidden_channels": 512,
+        "layers": 2,
+        "hops": 1,
+        "dropout": 0.5,
+        "input_dropout": 0.5,
+    },
+    "physics": {
+        "hidden_channels": 256,
+        "layers": 2,
+        "hops": 1,
+        "dropout": 0.5,
+        "input_dropout": 0.5,
+    },
     "minesweeper": {
         "hidden_channels": 64,
         "layers": 12,
-        "hops": 1,
+        "heads": 8,
         "norm": "batch",
+        "attention_start": 0.1,
         "lr": 0.01,
         "weight_decay": 0.0,
         "epochs": 2000,
-        "patience": 500,
+        "patience": 400,
     },
 }
 """As `RECIPES`, of the deep model; other graphs take what `DEEP_COMMON` says."""
