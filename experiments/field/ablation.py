@@ -2,38 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from experiments.field.spaces import OURS, Trial
+from experiments.field.gates import EdgeGatedSettings
+from experiments.field.spaces import OURS
 from experiments.field.studies import STUDIES
 from experiments.reproduce.jobs import Job
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
+from subtree_attention.config import Config
 
 FULL = "as chosen"
 
-CHANGES: dict[str, Trial] = {
-    "read-out: a mean": {"readout": "mean"},
-    "read-out: a sum": {"readout": "sum"},
-    "one hop a block": {"hops": 1},
-    "two hops a block": {"hops": 2},
-    "four hops a block": {"hops": 4},
-    "one block": {"layers": 1},
-    "three blocks": {"layers": 3},
-    "one head": {"heads": 1},
-    "no gates": {"gate": "none"},
-    "softmax gates": {"gate": "softmax"},
-    "queries and keys of any length": {"feature_map": "elu"},
-    "no residuals": {"residual": "none"},
-    "no norm": {"norm": "none"},
-    "no self-loops": {"self_loops": False},
-    "random-walk transition": {"transition": "rw"},
-    "with global attention": {"global_attention": True},
-    "with 8 eigenvectors": {"encoding": 8},
-    "with feed-forward parts": {"feed_forward": 2},
+Change = Callable[[Config], Config]
+
+
+def _to(**settings: Any) -> Change:
+    """Some settings changed, by their plain names."""
+    return lambda config: config.replace(**settings)
+
+
+def _with_edge_gates(config: Config) -> Config:
+    return replace(config, model=EdgeGatedSettings(**vars(config.model)))
+
+
+CHANGES: dict[str, Change] = {
+    "read-out: a mean": _to(readout="mean"),
+    "read-out: a sum": _to(readout="sum"),
+    "one hop a block": _to(hops=1),
+    "two hops a block": _to(hops=2),
+    "four hops a block": _to(hops=4),
+    "one block": _to(layers=1),
+    "three blocks": _to(layers=3),
+    "one head": _to(heads=1),
+    "no gates": _to(gate="none"),
+    "softmax gates": _to(gate="softmax"),
+    "queries and keys of any length": _to(feature_map="elu"),
+    "attention from the first step on": _to(attention_start=1.0),
+    "no residuals": _to(residual="none"),
+    "no norm": _to(norm="none"),
+    "no self-loops": _to(self_loops=False),
+    "random-walk transition": _to(transition="rw"),
+    "with edge gates": _with_edge_gates,
+    "with global attention": _to(global_attention=True),
+    "with 8 eigenvectors": _to(encoding=8),
+    "with feed-forward parts": _to(feed_forward=2),
 }
-"""What is changed, in words -> settings. What the chosen model has anyway is left out."""
+"""What is changed, in words -> how. What the chosen model has anyway is left out."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +68,7 @@ class Ablation:
     name: str
     title: str
     sources: Mapping[str, str]
-    changes: Mapping[str, Trial]
+    changes: Mapping[str, Change]
     most: int = 5
     model: str = OURS
 
@@ -74,7 +91,7 @@ class Ablation:
         chosen = STUDIES[name].chosen(graph, self.model, records)[: self.runs(graph)]
         jobs = [replace(job, experiment=self.name, variant=FULL) for job in chosen]
         for label, change in self.changes.items():
-            changed = [replace(job, variant=label, config=job.config.replace(**change)) for job in
+            changed = [replace(job, variant=label, config=change(job.config)) for job in
                        jobs[: len(chosen)]]  # fmt: skip
             jobs += [job for job in changed if job.config != chosen[0].config]
         return jobs
