@@ -138,6 +138,7 @@ NEW_TABLES = group(
     TABLES,
     nodes=(Path, "Table of the nodes, a row each: .csv, .tsv or .parquet."),
     edges=(Path, "Table of the edges, a row each."),
+    graphs=(Path, "Table of the graphs, a row each, where the nodes are of many."),
     unknown_ends=(
         str,
         r"error, or drop: edges that end at no node of the table. \[default: error]",

@@ -29,11 +29,16 @@ ASKED = group(
         "share",
     ),
 )
+PAIRS = group(
+    "A model of links (--task link)",
+    pairs=(Path, "Table with two columns of ids: how probable is each link?"),
+    top=(int, r"Else so many of the most probable links that are missing. \[default: 100]"),
+)
 Predictions = Annotated[Path, typer.Option(help="File to write: .csv, or .parquet.")]
 
 
 def _check_tables(tables: Given) -> None:
-    if tables and not tables.keys() & {"nodes", "edges"}:
+    if tables and not tables.keys() & {"nodes", "edges", "graphs"}:
         raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
 
 
@@ -88,12 +93,13 @@ def check(
         raise typer.Exit(1)
 
 
-@command(tables=TABLES)
+@command(tables=TABLES, asked=PAIRS)
 def predict(
     run: RunFolder,
     *,
     out: Predictions = Path("predictions.csv"),
     tables: Given,
+    asked: Given,
     force: Force = False,
     device: Device = "auto",
 ) -> None:
@@ -103,26 +109,48 @@ def predict(
     temperature on its validation nodes. Nothing is trained. New tables need the columns that the
     model was trained on. Of a graph of the registry, ids are the numbers of the nodes.
 
+    A model of many graphs predicts each graph. One of links says how probable given pairs are, or
+    looks through all pairs for links that are missing; it walks on all links that are known, and
+    its probabilities are those among as many random pairs as links.
+
     \b
     [bold]Examples[/bold]
     sta predict runs/mine --out predictions.csv        id, prediction, a column for each class
+    sta predict runs/links --pairs pairs.csv           two columns of ids -> probability
+    sta predict runs/links --top 20                    links that are missing, most probable first
     sta predict runs/mine --nodes new.csv --edges new_edges.csv          another graph
     sta predict runs/mine --nodes new.csv --edges new_edges.csv --join   new nodes of the same
     """
+    from ..runs import open, predict_links
     from ..runs import predict as predict_nodes
+    from ..runs.links import write as write_links
     from ..runs.predictions import check_target, write
     from ..show.scores import known_labels, show_calibration
     from ..show.tables import show
 
     check_target(out, force)
     _check_tables(tables)
+    unit = open(run, device="cpu").task.unit
+    if unit == "pair":
+        if "graphs" in tables:
+            raise ValueError("--graphs is for a model of graphs, and this one is of links")
+        found = predict_links(run, **asked, **tables, device=device)
+        if found.notes is not None:
+            show(found.notes, sta.out_console)
+        show_calibration(found.calibration, sta.out_console, unit)
+        write_links(found, out, force)
+        say(f"{len(found.ids):,} pairs by {found.run} written to {out}")
+        return
+    if asked:
+        given = f"--{min(asked)}"
+        raise ValueError(f"{given} is for a model of links (sta train --task link), not of {unit}s")
     predictions = predict_nodes(run, **tables, device=device)
     if predictions.notes is not None:
         show(predictions.notes, sta.out_console)
         line = known_labels(predictions)
         if line:
             sta.out_console.print(line)
-    show_calibration(predictions.calibration, sta.out_console)
+    show_calibration(predictions.calibration, sta.out_console, unit)
     write(predictions, out, force)
     say(f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}")
 
@@ -131,7 +159,7 @@ def predict(
 def explain(
     run: RunFolder,
     node: Annotated[
-        str, typer.Argument(help="The node: its id, or its number where nodes have no ids.")
+        str, typer.Argument(help="The node, or graph: its id, or its number where it has none.")
     ],
     *,
     asked: Given,
@@ -147,6 +175,9 @@ def explain(
     walk by which it is reached. Of several runs in the folder, the one with the best validation
     score is asked. Probabilities are calibrated, as everywhere.
 
+    Of a model of graphs, name a graph: shown is what its output loses without each of its nodes in
+    the pooling (--top, --class and --json).
+
     \b
     [bold]Examples[/bold]
     sta explain runs/mine 7
@@ -159,7 +190,7 @@ def explain(
 
     from ..explanations.explanation import ORDERS
     from ..runs import open
-    from ..show import explanation
+    from ..show import explanation, graphs
 
     for name in ("top", "hops"):
         _check.integer(name, asked.get(name, 0), 0)
@@ -168,11 +199,21 @@ def explain(
     model = open(run, device="cpu")
     if tables:
         model = model.on(model.read_tables(**{"nodes": None, "edges": None, **tables})[0])
-    result = explanation.of_run(model, node, **asked)
+    if model.task.unit == "graph":
+        for name in ("hops", "by"):
+            if name in asked:
+                raise ValueError(
+                    f"--{name} is for nodes: of a graph, its nodes are shown as a list"
+                )
+        result = graphs.of_run(model, node, **asked)
+        drawn = graphs.show(result)
+    else:
+        result = explanation.of_run(model, node, **asked)
+        drawn = explanation.show(result)
     if as_json:
         typer.echo(json.dumps(result, indent=2, allow_nan=False))
     else:
-        sta.out_console.print(explanation.show(result))
+        sta.out_console.print(drawn)
 
 
 @command()

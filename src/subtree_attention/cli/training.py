@@ -30,6 +30,11 @@ TABLES = sta.NEW_TABLES | group(
         r"category, text, tags); may be given several times. \[default: all others]",
     ),
     directed=(bool, "Keep the directions of edges. Else they lead both ways."),
+    graph_column=(
+        str,
+        "Column of the nodes that names the graph of each. Target and split are then columns of "
+        "--graphs. Edges have it too, where ids repeat in different graphs.",
+    ),
     split_column=(str, r"Column that holds train, val, test or nothing. \[default: random]"),
     tune=(str, "Search settings for so long (90s, 20m, 2h) first, and train with the best."),
 )
@@ -90,6 +95,22 @@ def train(
     sta train --nodes nodes.csv --edges edges.csv --target label --out runs/mine
     sta train --nodes nodes.csv --edges edges.csv --target label --tune 20m
     sta predict runs/mine --out predictions.csv        also cem, who has no label
+
+    \b
+    [bold]Links[/bold] that are missing, without any target:
+    sta train cora --task link
+    sta train --nodes nodes.csv --edges edges.csv --task link --out runs/links
+    sta predict runs/links --top 100
+
+    \b
+    [bold]Many graphs[/bold], each with a target, and a column that names the graph of a node:
+    atoms.csv     molecule,id,element   bonds.csv     molecule,source,target
+    ........      m1,a,C                ........      m1,a,b
+    molecules.csv     molecule,toxic
+    .............     m1,yes
+    sta train enzymes
+    sta train --nodes atoms.csv --edges bonds.csv --graphs molecules.csv
+    .         --graph-column molecule --target toxic
     """
     from ..runs import folder as files
     from ..show.scores import show_result
@@ -199,13 +220,19 @@ def _refuse_beside(tables: Given, graph: str | None, resume: bool) -> None:
 def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Dataset, Config]:
     """The graph of the user's tables, shown; and its settings by size, with changes."""
     from .. import datasets
+    from ..config import LinkPrediction, task_named
     from ..show.tables import show
     from ..train.recipes import recipe
 
-    for name in ("nodes", "edges", "target"):
+    links = "task" in changes and task_named(changes["task"]) is LinkPrediction
+    for name in ("nodes", "edges", *(() if links else ("target",))):
         if name not in tables:
             raise ValueError(f"--{name} is missing: your own tables are --nodes, --edges, --target")
     if budget:
+        if links or {"graphs", "graph_column"} & tables.keys():
+            raise ValueError(
+                "--tune searches the settings of nodes: leave it out for links, graphs"
+            )
         from ..tune.loop import parse_budget, refuse_searched
 
         parse_budget(budget)

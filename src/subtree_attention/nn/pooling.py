@@ -108,27 +108,24 @@ class GraphNetwork(nn.Module):
         """Whether the encoder fills a GPU: then nothing gains by running beside it."""
         return getattr(self.encoder, "fills_gpu", lambda _: False)(graph)
 
-    def pooled(
-        self,
-        x: Features,
-        edge_index: Any,
-        batch: Tensor,
-        batch_size: int | None = None,
-        is_sorted: bool = False,
+    def encoded(
+        self, x: Features, edge_index: Any, batch: Tensor, batch_size: int | None = None
     ) -> Tensor:
-        """What the MLP takes, `[G, width]` or `[G, 3 width]`."""
-        batch_size = count_graphs(batch, batch_size)
+        """What is pooled: [N, width], at least 0."""
         known = {"batch": batch, "batch_size": batch_size} if self.takes_batch else {}
-        nodes = F.relu(self.encoder(x, edge_index, **known))
-        if self.training:
-            self.nodes_per_graph.fill_(nodes.size(0) / max(1, batch_size))
+        return F.relu(self.encoder(x, edge_index, **known))
+
+    def decided(
+        self, nodes: Tensor, batch: Tensor, batch_size: int, is_sorted: bool = True
+    ) -> Tensor:
+        """Outputs [G, out_channels] of nodes [N, width] of graphs `batch` [N]."""
         graphs = pool(nodes, batch, self.pooling, batch_size, is_sorted)
-        if "sum" not in POOLINGS[self.pooling]:
-            return graphs
-        parts = list(graphs.split(nodes.size(1), 1))
-        at = POOLINGS[self.pooling].index("sum")
-        parts[at] = parts[at] / self.nodes_per_graph
-        return torch.cat(parts, 1)
+        kinds = POOLINGS[self.pooling]
+        if "sum" in kinds:
+            parts = list(graphs.split(nodes.size(1), 1))
+            parts[kinds.index("sum")] = parts[kinds.index("sum")] / self.nodes_per_graph
+            graphs = torch.cat(parts, 1)
+        return self.out(drop(F.relu(self.lin(graphs)), self.dropout, self.training))
 
     def forward(
         self,
@@ -139,8 +136,11 @@ class GraphNetwork(nn.Module):
         is_sorted: bool = False,
     ) -> Tensor:
         """`[G, out_channels]`; `is_sorted` says that `batch` ascends."""
-        graphs = self.pooled(x, edge_index, batch, batch_size, is_sorted)
-        return self.out(drop(F.relu(self.lin(graphs)), self.dropout, self.training))
+        batch_size = count_graphs(batch, batch_size)
+        nodes = self.encoded(x, edge_index, batch, batch_size)
+        if self.training:
+            self.nodes_per_graph.fill_(nodes.size(0) / max(1, batch_size))
+        return self.decided(nodes, batch, batch_size, is_sorted)
 
 
 def _takes(function: Any, name: str) -> bool:

@@ -25,6 +25,7 @@ from ..graph import Graph
 from ..nn import LinkNetwork, PairDecoder
 from ..tasks.calibration import Calibration, Intervals
 from ..tasks.link import LinkPrediction, Links
+from .predictions import write_columns
 from .saved import Folder, SavedRun, open
 
 TOP = 100
@@ -105,6 +106,15 @@ def predict_links(
     known = scored.links.known(scored.links.key(*index))
     shares = scored.probabilities(index)
     return LinkPredictions(source, target, shares, known, run.calibration, run.folder, notes)
+
+
+def write(predictions: LinkPredictions, path: Path, force: bool = False) -> None:
+    """Write source, target, whether that link is known, and its probability, all or nothing."""
+    known = ["link" if link else None for link in predictions.known]
+    own: dict[str, list[Any]] = {"source": predictions.source, "target": predictions.target}
+    own["known"] = known
+    shares = {"probability": predictions.probabilities}
+    write_columns(path, own, shares, force, {"known": str})
 
 
 class ScoredPairs:

@@ -34,6 +34,7 @@ class Predictions:
         calibration: how far that can be trusted.
         run: the folder of the run whose model it is.
         notes: what was done with new tables, if any.
+        unit: what is predicted: "node" or "graph".
     """
 
     ids: list[str]
@@ -41,6 +42,7 @@ class Predictions:
     calibration: Calibration | Intervals
     run: Path
     notes: TableNotes | None = None
+    unit: str = "node"
 
     @property
     def predicted(self) -> list[Any]:
@@ -109,6 +111,7 @@ def predict(
         calibration=run.calibration,
         run=run.folder,
         notes=notes,
+        unit=run.task.unit,
     )
 
 
@@ -126,15 +129,26 @@ def write(predictions: Predictions, path: Path, force: bool = False) -> None:
 
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe before it.
     """
-    check_target(path, force)
     cells = (predictions.ids, predictions.predicted, predictions.known)
     own = dict(zip(OWN_COLUMNS, cells, strict=True))
     more = predictions.answers.columns
     shares = dict(zip(_column_names(more), more.values(), strict=True))
+    cell = predictions.answers.cell
+    write_columns(path, own, shares, force, {"prediction": cell, "known": cell})
+
+
+def write_columns(
+    path: Path,
+    own: dict[str, list[Any]],
+    shares: dict[str, np.ndarray],
+    force: bool,
+    kinds: dict[str, type],
+) -> None:
+    """Write columns of what is said, and then of numbers, all or nothing; `kinds` are of cells."""
+    check_target(path, force)
     if path.suffix.lower() == ".parquet":
         of: dict[type, Any] = {str: pl.String, list: pl.List(pl.String), float: pl.Float64}
-        cell = of[predictions.answers.cell]
-        frame = pl.DataFrame(own | shares, schema_overrides={"prediction": cell, "known": cell})
+        frame = pl.DataFrame(own | shares, schema_overrides={n: of[k] for n, k in kinds.items()})
         content = BytesIO()
         frame.write_parquet(content)
         io.write_bytes(path, content.getvalue())

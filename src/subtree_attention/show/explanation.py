@@ -15,6 +15,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.tree import Tree
 
+from ..datasets.targets import in_words
 from ..explanations import Explainer, Explanation
 from ..explanations.explanation import GLOBAL, Level, Rest, Source
 from ..runs import SavedRun
@@ -38,11 +39,12 @@ def describe(run: SavedRun, node: int) -> dict[str, Any]:
     return {"node": run.dataset.id(node), "label": label, "split": part}
 
 
-def brief(run: SavedRun, node: int) -> dict[str, Any]:
-    """The same, with what is predicted, and its probability if it has one."""
-    answers = run.answers
-    told = {"predicted": answers.told(node), "probability": answers.sure(node)}
-    return {**describe(run, node), **told}
+def brief(run: SavedRun, unit: int) -> dict[str, Any]:
+    """The same of a node or any other unit, with what is predicted, and how probable that is."""
+    answers, known = run.answers, run.answers.known[unit]
+    label = None if known is None else in_words(known)
+    told = {"predicted": answers.told(unit), "probability": answers.sure(unit)}
+    return {"node": run.unit_ids[unit], "label": label, "split": run.split.part(unit), **told}
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,16 @@ def output(run: SavedRun, node: int, cls: int | None = None) -> Output:
         cls = run.answers.worst(node)
     elif cls is None:
         cls = int(run.probabilities[node].argmax())
-    return Output(cls, run.dataset.classes[cls])
+    return Output(cls, run.task.names(run.dataset)[cls])
 
 
 def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> dict[str, Any]:
     """What `to_dict` says of a node and a class or label of a run, both by name."""
+    if run.task.unit != "node":
+        raise ValueError(
+            f"nodes are explained, and this run is of {run.config.task.word}: 'sta predict' says "
+            "how probable a pair is, and 'sta report' shows the pairs that are most surely wrong"
+        )
     root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
     return to_dict(run, explainer(run)(root), explained, **options)
 

@@ -61,7 +61,8 @@ def show_scores(scores: list[Scores], console: Console) -> None:
     console.print(_table(headings, rows, f"{plain(run.config.data.graph)}: {metric.label}"))
     if run.config.fit.precision != "full":
         rounded = f"trained with {run.config.fit.words('precision')}"
-        console.print(f"{rounded}; scored now without rounding, which may change a few nodes")
+        may = f"which may change a few {run.task.unit}s"
+        console.print(f"{rounded}; scored now without rounding, {may}")
 
 
 def show_quality(scores: list[Scores], console: Console) -> None:
@@ -84,13 +85,16 @@ def show_details(scores: list[Scores], folder: Path, console: Console) -> None:
         console.print(f"test {run.task.unit}s of run {run.result.run}: each label (scores in %)")
         console.print(labels_table(quality, run.task.names(run.dataset)))
     else:
-        show_calibration(run.calibration, console)
+        show_calibration(run.calibration, console, run.task.unit)
 
 
 def show_confusion(run: SavedRun, counts: np.ndarray, folder: Path, console: Console) -> None:
     """The confusion matrix [C, C] of a run's test nodes; and as a picture."""
-    classes, names = run.dataset.classes, [plain(name) for name in run.dataset.classes]
-    nodes = f"test nodes of run {run.result.run}"
+    classes = run.task.names(run.dataset)
+    names, nodes = (
+        [plain(name) for name in classes],
+        f"test {run.task.unit}s of run {run.result.run}",
+    )
     if len(classes) <= CLASSES_SHOWN:
         console.print(f"{nodes}: true class in rows, predicted in columns")
         table = _matrix(names, names, counts)
@@ -101,7 +105,7 @@ def show_confusion(run: SavedRun, counts: np.ndarray, folder: Path, console: Con
     else:
         console.print(f"{nodes}: what is taken for what most often")
         pairs = ((names[i], names[j], count) for i, j, count in most_confused(counts, 10))
-        table = _table(("true", "predicted", "nodes"), pairs)
+        table = _table(("true", "predicted", f"{run.task.unit}s"), pairs)
     console.print(table)
     path = folder / "confusion.png"
     picture = confusion.draw(counts, classes, f"{run.config.data.graph}, {nodes}")
@@ -133,24 +137,26 @@ def labels_table(quality: LabelQuality, names: Sequence[str]) -> Table:
     return table
 
 
-def show_calibration(calibration: Calibration | Intervals, console: Console) -> None:
+def show_calibration(
+    calibration: Calibration | Intervals, console: Console, unit: str = "node"
+) -> None:
     """What the temperature does to the probabilities, or how often intervals hold."""
     if isinstance(calibration, Intervals):
-        console.print(intervals_in_words(calibration))
+        console.print(intervals_in_words(calibration, unit))
         parts = (("validation", calibration.val), ("test", calibration.test))
         shares = ((name, part.nodes, percent(part.share)) for name, part in parts)
-        console.print(_table(("", "nodes", "in the interval (%)"), shares))
+        console.print(_table(("", f"{unit}s", "in the interval (%)"), shares))
         return
     console.print(
         f"probabilities are calibrated by temperature {calibration.temperature:.3f}, which was "
-        "found on the validation nodes (NLL: negative log-likelihood, ECE: expected calibration "
+        f"found on the validation {unit}s (NLL: negative log-likelihood, ECE: expected calibration "
         "error in %)"
     )
     rows = (
         (name, part.nodes, *map("{:.4f}".format, part.nll), *map(percent, part.ece))
         for name, part in (("validation", calibration.val), ("test", calibration.test))
     )
-    console.print(_table(("", "nodes", "NLL", "calibrated", "ECE", "calibrated"), rows))
+    console.print(_table(("", f"{unit}s", "NLL", "calibrated", "ECE", "calibrated"), rows))
 
 
 def known_labels(predictions: Predictions) -> str | None:
@@ -164,13 +170,14 @@ def known_labels(predictions: Predictions) -> str | None:
         off = np.abs(answers.values - answers.target)[known].mean()
         inside = (answers.low <= answers.target) & (answers.target <= answers.high)
         return (
-            f"{counted(count)} with a number: off by {off:.4g} on average, "
+            f"{counted(count, predictions.unit)} with a number: off by {off:.4g} on average, "
             f"{percent(inside[known].mean(), 1)}% in the interval"
         )
     right = count - len(answers.mistakes(known))
     exactly = "" if isinstance(answers, OfClasses) else ", in all their labels"
     share = percent(right / count, 1)
-    return f"{right:,} of {count:,} nodes with a label are right ({share}%){exactly}"
+    units = f"{predictions.unit}s"
+    return f"{right:,} of {count:,} {units} with a label are right ({share}%){exactly}"
 
 
 def _table(

@@ -14,9 +14,9 @@ def percent(share: float | None, digits: int = 2) -> str:
     return "-" if share is None or math.isnan(share) else f"{100 * share:.{digits}f}"
 
 
-def intervals_in_words(intervals: Intervals) -> str:
+def intervals_in_words(intervals: Intervals, unit: str = "node") -> str:
     """How far an interval reaches, and why."""
-    width, whom = intervals.half_width, f"{100 * intervals.level:.0f} % of the validation nodes"
+    width, whom = intervals.half_width, f"{100 * intervals.level:.0f} % of the validation {unit}s"
     reach = f"{width:.4g} to either side of a prediction"
     if intervals.of_logarithm:
         factor = math.exp(min(width, 700))

@@ -66,10 +66,11 @@ def render(findings: Findings) -> str:
         scores=_scores(findings),
         curves=_curves(findings),
         tested=int(run.split.test.sum()),
+        unit=run.task.unit,
         trust=_trust(run),
         reliability=_reliability(findings) if findings.bins else None,
-        confusion=_confusion(findings.quality, run.dataset.classes),
-        labels=_labels(findings.quality, run.dataset.classes),
+        confusion=_confusion(findings.quality, run.task.names(run.dataset)),
+        labels=_labels(findings.quality, run.task.names(run.dataset)),
         scatter=_scatter(findings),
         levels=_levels(findings),
         columns=[
@@ -117,14 +118,16 @@ def _heat(
 
 def _trust(run: SavedRun) -> dict[str, Any]:
     """How far probabilities, or intervals, hold on the validation and test nodes."""
-    calibration, answers = run.calibration, "nodes" if run.task.kind == "class" else "labels"
+    calibration, units = run.calibration, f"{run.task.unit}s"
+    answers = units if run.task.kind == "class" else "labels"
     parts: Any = (("validation", calibration.val), ("test", calibration.test))
     if isinstance(calibration, Intervals):
         rows = [(name, f"{part.nodes:,}", percent(part.share)) for name, part in parts]
-        headings: tuple[str, ...] = ("", "nodes", "in the interval (%)")
-        return {"words": intervals_in_words(calibration), "headings": headings, "rows": rows}
+        headings: tuple[str, ...] = ("", units, "in the interval (%)")
+        words = intervals_in_words(calibration, run.task.unit)
+        return {"words": words, "headings": headings, "rows": rows}
     return {
-        "words": f"Temperature {calibration.temperature:.3f}, found on the validation nodes. ECE "
+        "words": f"Temperature {calibration.temperature:.3f}, found on the validation {units}. ECE "
         "is the expected calibration error in percent, NLL the negative log-likelihood.",
         "headings": ("", answers, "ECE", "after", "NLL", "after"),
         "rows": [

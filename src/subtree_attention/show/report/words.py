@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from ...config import Config, FitSettings, Settings
+from ...config import Config, FitSettings, LinkPrediction, Settings
 from ...datasets import Dataset
 
 
 def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
     """(what, in words), from the graph to the training."""
-    whom = "all nodes"
+    whom = f"all {dataset.unit}s"
     if dataset.own:
-        whom = "each class" if dataset.target == "class" else "all nodes that have any"
+        whom = "each class" if dataset.target == "class" else f"all {dataset.unit}s that have any"
     split = config.data.words("split").format(whom=whom)
+    if isinstance(config.task, LinkPrediction):
+        split = _links(config.task)
     told = [
         ("Graph", _graph(config, dataset)),
         ("Split", f"{split}; {_runs(config.fit)}"),
-        ("Model", _model(config.model)),
+        ("Model", _model(config.model) + _task(config.task)),
         ("Hops", _hops(config.model)),
         ("Training", _training(config.fit, config.task)),
     ]
@@ -30,15 +32,40 @@ def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
 
 def _graph(config: Config, dataset: Dataset) -> str:
     has = "with a number" if dataset.target == "number" else "with a label"
+    known, nodes = f"({int(dataset.known.sum()):,} {has})", f"{dataset.num_nodes:,} nodes"
+    if dataset.batch is not None:
+        nodes = f"{dataset.num_units:,} graphs {known} of {nodes}"
+    elif not isinstance(config.task, LinkPrediction):
+        nodes = f"{nodes} {known}"
     text = (
-        f"{config.data.graph}: {dataset.num_nodes:,} nodes "
-        f"({int(dataset.known.sum()):,} {has}), {dataset.num_edges:,} directed edges, "
-        f"{dataset.num_features:,} features, {dataset.about_target}"
+        f"{config.data.graph}: {nodes}, {dataset.num_edges:,} directed edges, "
+        f"{dataset.num_features:,} features"
     )
+    if not isinstance(config.task, LinkPrediction):
+        text += f", {dataset.about_target}"
     if config.data.encoding:
         encoding = config.data.encoding
         text += f"; {encoding} of the features are eigenvectors of the graph's Laplacian"
     return text
+
+
+def _links(task: LinkPrediction) -> str:
+    """How links are split, and what they are told from."""
+    train = 1 - task.val_share - task.test_share
+    shares = f"{train:.0%} of the links for training, {task.val_share:.0%} for validation"
+    others = f"{task.test_share:.0%} for test, each with as many random pairs that are no links"
+    text = f"at random, {shares}, {others}; only links of training are walked on"
+    if task.hide:
+        text += f", in training without the {task.hide:.0%} of them that are learnt from"
+    return text
+
+
+def _task(task: Settings) -> str:
+    """What follows the model, if the task brings something along."""
+    has = asdict(task)
+    if "decoder" in has:
+        return f"; a pair is scored by {task.words('decoder')}"
+    return f"; a graph is {task.words('pooling')}" if "pooling" in has else ""
 
 
 def _runs(fit: FitSettings) -> str:
@@ -80,10 +107,11 @@ def _hops(model: Settings) -> str:
 
 
 def _training(fit: FitSettings, task: Settings) -> str:
+    loss = task.words("loss") if "loss" in asdict(task) else "binary cross-entropy of pairs"
     rounded = "" if fit.precision == "full" else f", {fit.words('precision')}"
     return (
         f"Adam, learning rate {fit.lr:g}, weight decay {fit.weight_decay:g}, "
-        f"{task.words('loss')}{rounded}; at most {fit.epochs:,} epochs, stopped after "
+        f"{loss}{rounded}; at most {fit.epochs:,} epochs, stopped after "
         f"{fit.patience:,} without a better validation score; the weights of the best epoch are "
         f"kept; scored by {task.words('metric')}"
     )
