@@ -97,11 +97,16 @@ def options(**groups: Options) -> Callable[[Callable[..., None]], Callable[..., 
     return decorate
 
 
-def setting_options(kind: type[Settings], panel: str) -> Options:
-    """An option for each setting; None, the default, leaves it to the recipe."""
+def setting_options(
+    kind: type[Settings], panel: str, owners: Callable[[str], str] = lambda name: ""
+) -> Options:
+    """An option for each setting; None, the default, leaves it to the recipe.
+
+    `owners` says of a setting who has it, where not everybody does.
+    """
     hints = get_type_hints(kind)
     return {
-        each.name: option(hints[each.name], _help(each), panel=panel)
+        each.name: option(hints[each.name], owners(each.name) + _help(each), panel=panel)
         for each in fields(kind)
         if each.metadata  # the graph has none: it is an argument
     }
@@ -109,9 +114,14 @@ def setting_options(kind: type[Settings], panel: str) -> Options:
 
 def any_of(name: str, help: str, kinds: Mapping[str, type[Settings]], panel: str) -> Options:
     """Which kind of settings, by a word, and an option for each setting that any of them has."""
+
+    def owners(setting: str) -> str:
+        has = [word for word, kind in kinds.items() if setting in kind.__dataclass_fields__]
+        return "" if len(has) == len(kinds) else f"({', '.join(has)}) "
+
     made: Options = {}
     for kind in kinds.values():
-        for each, found in setting_options(kind, panel).items():
+        for each, found in setting_options(kind, panel, owners).items():
             made.setdefault(each, found)
     return {name: option(str, f"{help}: {', '.join(kinds)}.", panel=panel), **made}
 

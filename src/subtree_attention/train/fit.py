@@ -246,7 +246,7 @@ def _banner(config: Config, folder: Path) -> str:
 
 def _brief(config: Config) -> Iterator[str]:
     yield config.model.title
-    for name in ("hops", "heads"):
+    for name in ("layers", "hops", "heads"):
         count = getattr(config.model, name, None)
         if count is not None:
             yield f"{count} {name[:-1]}{'s' * (count != 1)}"

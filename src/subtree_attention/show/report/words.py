@@ -77,6 +77,9 @@ def _runs(fit: FitSettings) -> str:
 def _model(model: Settings) -> str:
     has = asdict(model)
     sizes = {"heads": "{} heads", "hidden_channels": "a hidden layer of {}"}
+    if "layers" in has:
+        blocks = f"{has['layers']} block{'s' * (has['layers'] > 1)}, each"
+        sizes = {"layers": f"{blocks} of {has['hidden_channels']} channels", "heads": "{} heads"}
     parts = [text.format(has[name]) for name, text in sizes.items() if name in has]
     text = " with ".join([model.title, *filter(None, [" and ".join(parts)])])
     if "feature_map" in has:
