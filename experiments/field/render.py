@@ -13,6 +13,7 @@ from experiments.field.spaces import OURS
 from experiments.field.studies import Study
 from experiments.field.verdicts import LEVEL, verdicts
 from experiments.reproduce.markup import Cell, Row, Table, render_markdown, texts
+from experiments.reproduce.queue import absent
 from experiments.reproduce.records import (
     Record,
     divergence,
@@ -29,6 +30,10 @@ from subtree_attention.io import write_bytes
 from subtree_attention.tasks.metrics import METRICS
 
 DOCS = Path("docs/beyond.md")
+EARLIER = (
+    "Of an earlier grid: trials that were made before the grid was changed. Nothing was chosen "
+    "from them, but whoever changed the grid had seen them: they belong to a model's budget."
+)
 
 
 @dataclass(frozen=True)
@@ -206,14 +211,19 @@ def choices(rows: Rows) -> Table:
             "Every trial is a record in "
             f"[`results/field/{study.name}`](../results/field/{study.name}), also those that were "
             "not chosen.",
+            *([EARLIER] if any("earlier" in row[2].text for row in lines) else []),
         ),
     )
 
 
 def _choice(study: Study, graph: str, model: str, records: Sequence[Record]) -> Row:
-    trials = {job.key for job in study.trials(graph, model)}
-    there = sum(record.key in trials for record in records)
-    count = f"{there}" if there == len(trials) else f"{there} of {len(trials)}"
+    jobs = study.trials(graph, model)
+    done = len(jobs) - len(absent(jobs, records))
+    count = f"{done}" if done == len(jobs) else f"{done} of {len(jobs)}"
+    variants = {job.variant for job in jobs}
+    seen = {r.variant for r in records if r.model == model and r.seed == 0}
+    if earlier := len(seen - variants):
+        count += f", {earlier} of an earlier grid"
     start = texts(title(graph), model, count)
     chosen = study.chosen(graph, model, records)
     if not chosen:

@@ -25,6 +25,7 @@ from experiments.field.spaces import (
 from experiments.field.wiki import WikiJob
 from experiments.reproduce.jobs import Job
 from experiments.reproduce.published import GRAPHS_A, GRAPHS_B
+from experiments.reproduce.queue import absent
 from experiments.reproduce.records import Record
 from experiments.reproduce.store import Store
 from subtree_attention.config import Config
@@ -81,9 +82,9 @@ class Study:
 
         None of them as long as a trial is missing; records are those of this table.
         """
-        trials = self.trials(graph, model)
+        trials, records = self.trials(graph, model), list(records)
         there = {record.key: record for record in records if record.graph == graph}
-        if any(job.key not in there for job in trials):
+        if absent(trials, records):
             return []
 
         def best(some: Sequence[Job]) -> Job:
@@ -95,10 +96,11 @@ class Study:
             return [best([job for job in trials if job.seed == seed]) for seed in seeds]
         return [replace(best(trials), seed=seed) for seed in seeds]
 
-    def row(self, graph: str, model: str, records: Iterable[Record]) -> list[Record]:
+    def row(self, graph: str, model: str, records: Sequence[Record]) -> list[Record]:
         """The runs of a row that are there."""
-        wanted = {job.key for job in self.chosen(graph, model, records)}
-        return [record for record in records if record.graph == graph and record.key in wanted]
+        wanted = self.chosen(graph, model, records)
+        keys = {job.key for job in wanted} - {job.key for job in absent(wanted, records)}
+        return [record for record in records if record.graph == graph and record.key in keys]
 
     def stages(
         self, graph: str, models: Sequence[str], store: Store

@@ -46,10 +46,13 @@ def available(jobs: list[Job], say: Callable[[str], object]) -> list[Job]:
 def missing(jobs: Iterable[Job], store: Store) -> list[Job]:
     """The jobs whose runs are not there yet, or were made with other settings."""
     jobs = list(jobs)
-    there: dict[tuple[Any, ...], Record] = {}
-    for experiment, graph in {(job.experiment, job.graph) for job in jobs}:
-        records = store.read_graph(experiment, graph)
-        there |= {(experiment, graph, *record.key): record for record in records}
+    places = {(job.experiment, job.graph) for job in jobs}
+    return absent(jobs, [record for place in places for record in store.read_graph(*place)])
+
+
+def absent(jobs: Iterable[Job], records: Iterable[Record]) -> list[Job]:
+    """The jobs that none of the records is of."""
+    there = {(record.experiment, record.graph, *record.key): record for record in records}
 
     def done(job: Job) -> bool:
         record = there.get((job.experiment, job.graph, *job.key))

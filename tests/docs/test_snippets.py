@@ -26,7 +26,7 @@ PARSED_ONLY = {
     "docs/performance.md": 3,
     "docs/reproduction.md": 11,
     "docs/tables.md": 3,
-    "experiments/README.md": 2,
+    "experiments/README.md": 3,
 }
 """Commands of ours that are not run: how many, so that nobody adds one without a thought."""
 

@@ -26,12 +26,19 @@ def records_of(
     jobs = study.trials(graph, model)
     of = {"experiment": study.name, "graph": graph, "model": model, "split": "B"}
     found = [
-        record(**of, variant=job.variant, seed=0, val=0.9 if place == best else 0.5, test=scores[0])
+        record(
+            **of,
+            variant=job.variant,
+            seed=0,
+            val=0.9 if place == best else 0.5,
+            test=scores[0],
+            config=job.config.to_dict(),
+        )
         for place, job in enumerate(jobs)
     ]
-    chosen = jobs[best].variant
+    chosen, config = jobs[best].variant, jobs[best].config.to_dict()
     return found + [
-        record(**of, variant=chosen, seed=seed, test=score)
+        record(**of, variant=chosen, seed=seed, test=score, config=config)
         for seed, score in enumerate(scores)
         if seed
     ]

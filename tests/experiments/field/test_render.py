@@ -55,6 +55,15 @@ def test_what_is_missing_is_said(tmp_path: Path, ours: None) -> None:
     assert "| Digits | MLP | 0 of 6 | - | - |" in text
 
 
+def test_trials_of_an_earlier_grid_are_counted(tmp_path: Path, ours: None) -> None:
+    store = stored(tmp_path, GCN=[0.9, 0.91])
+    [one, *_] = store.read("tiny")
+    store.add(replace(one, variant="lr 5"))
+    text = written(FIVE, store)
+    assert "| Digits | GCN | 6, 1 of an earlier grid |" in text
+    assert "they belong to a model's budget" in text
+
+
 def test_published_numbers_are_marked(
     tmp_path: Path, ours: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

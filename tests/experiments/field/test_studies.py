@@ -56,6 +56,14 @@ def test_nothing_is_chosen_before_all_trials_are_there() -> None:
     assert STUDY.row("digits", "GCN", records[1:]) == []
 
 
+def test_what_was_made_with_other_settings_is_no_trial() -> None:
+    records = records_of(STUDY, "GCN", [0.1, 0.2])
+    other = STUDY.configs["digits"].replace(epochs=7).to_dict()
+    assert STUDY.chosen("digits", "GCN", [replace(records[0], config=other), *records[1:]]) == []
+    last = replace(records[-1], config=other)
+    assert [r.seed for r in STUDY.row("digits", "GCN", [*records[:-1], last])] == [0]
+
+
 def test_a_trial_that_diverged_at_once_is_not_chosen() -> None:
     records = records_of(STUDY, "GCN", [0.1, 0.2], best=1)
     records[1] = replace(records[1], val=None, test=None, diverged=1, best_epoch=None)
@@ -69,7 +77,13 @@ def test_where_each_seed_chooses_no_other_one_matters() -> None:
     made = records_of(STUDY, "GCN", [0.1])
     of = {job.key: job for job in jobs}
     records = [
-        replace(made[0], variant=job.variant, seed=job.seed, val=value)
+        replace(
+            made[0],
+            variant=job.variant,
+            seed=job.seed,
+            val=value,
+            config=job.config.to_dict(),
+        )
         for job, value in zip(jobs, [*range(6), *range(6, 0, -1)], strict=True)
         for value in [value / 10]
     ]
