@@ -21,7 +21,7 @@ TINY = {
     "table1": ["digits", "--runs", "1", "--device", "cpu", "--processes", "1", "--together", "2"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
-NAMES = [*TINY, "batches", "busy", "fidelity", "first_call", "order", "splits"]
+NAMES = [*TINY, "batches", "busy", "deep", "fidelity", "first_call", "order", "splits"]
 
 
 NEEDS = {"tables": "polars", "explore": "uvicorn"}
