@@ -64,6 +64,13 @@ class EdgeGate(Part):
                 f"edge_attr must have shape [{graph.given_edges}, {self.edge_dim}], a row for each "
                 f"edge that the graph was made of, got {_check.shape(edge_attr)}"
             )
+        if edge_attr.device != self.loop.device:
+            raise ValueError(
+                f"edge_attr is on {edge_attr.device}, but the layer is on {self.loop.device}"
+            )
+        mixed = torch.is_autocast_enabled(edge_attr.device.type)
+        if edge_attr.dtype != self.loop.dtype and not mixed:
+            raise ValueError(f"edge_attr is {edge_attr.dtype}, but the layer is {self.loop.dtype}")
 
 
 class LinearEdgeGate(EdgeGate):
