@@ -29,6 +29,9 @@ def datasets() -> None:
         if place.path:
             places.append(f"{name}: {place.path}")
     out_console.print(numbers(headings, rows, texts=("name", "here?")))
+    many = (info for info in map(graphs.info, graphs.names()) if info.num_graphs)
+    counts = ", ".join(f"{info.name} ({info.num_graphs:,})" for info in many)
+    out_console.print(f"Collections of many graphs: {counts}")
     out_console.print("Where each graph is, or would be looked for first:")
     for line in places:
         out_console.print("  " + escape(line), soft_wrap=True)
