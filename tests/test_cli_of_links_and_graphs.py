@@ -148,6 +148,7 @@ def test_graphs_from_tables_to_new_ones(run, refused) -> None:
     assert "40 graphs (40 with a label) of" in page
     assert "a graph is the maximum of its nodes" in page
     assert "Test graphs by true class" in page
+    assert "None: all 8 test graphs are right" in page or "left out of the pooling" in page
     assert "--top is for a model of links" in refused("predict", "run", "--top", "3", "--force")
 
 

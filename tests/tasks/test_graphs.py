@@ -9,6 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 import subtree_attention as sta
+from subtree_attention.show.report import gather, render
 from subtree_attention.tasks import of
 from subtree_attention.train.jobs import Stopped
 from subtree_attention.train.run import Material
@@ -84,6 +85,18 @@ def test_numbers_of_graphs_are_learnt(tmp_path: Path) -> None:
     found = sta.predict(tmp_path / "run", device="cpu")
     assert (len(found.ids), found.known[3]) == (60, None)
     assert np.corrcoef(found.predicted, sizes)[0, 1] > 0.8
+
+
+def test_a_report_names_the_nodes_of_graphs_that_are_wrong(tmp_path: Path) -> None:
+    data = rings_and_lines()
+    sta.fit(config_of(data, epochs=1), tmp_path / "run", data=data, device="cpu")
+    found = gather(tmp_path / "run", device="cpu")
+    wrong = found.mistakes[0]
+    assert wrong["label"] != wrong["predicted"]
+    assert len(wrong["sources"]) == min(5, int((data.batch == int(wrong["node"])).sum()))
+    page = render(found)
+    assert "if they were left out of the pooling" in page
+    assert "label not known" not in page
 
 
 def test_graphs_of_pyg_have_classes_or_numbers() -> None:

@@ -21,6 +21,7 @@ from ...runs.saved import best, score
 from ...tasks.answers import OfLabels, OfNumbers
 from ...tasks.calibration import Bin
 from ...tasks.quality import AnyQuality
+from .. import graphs
 from ..explanation import brief, describe, explainer, output
 
 MISTAKES = 10
@@ -121,16 +122,25 @@ def _learned(part: nn.Module, ask: Callable[[], torch.Tensor | None]) -> np.ndar
     return None if said is None else said.detach().double().cpu().numpy()
 
 
-def _mistakes(nodes: list[int], run: SavedRun) -> list[dict[str, Any]]:
-    explain = explainer(run) if nodes and isinstance(run.model, STAGNN) else None
+def _mistakes(units: list[int], run: SavedRun) -> list[dict[str, Any]]:
+    if run.task.unit == "graph":
+        return [_graph(unit, run) for unit in units]
+    explain = explainer(run) if units and isinstance(run.model, STAGNN) else None
     return [
         {
-            **brief(run, node),
-            "output": output(run, node).name,
-            "sources": explain and _sources(node, run, explain),
+            **brief(run, unit),
+            "output": output(run, unit).name,
+            "sources": explain and _sources(unit, run, explain),
         }
-        for node in nodes
+        for unit in units
     ]
+
+
+def _graph(unit: int, run: SavedRun) -> dict[str, Any]:
+    """A graph, and the nodes without which its output would change most, either way."""
+    told = graphs.of_run(run, run.unit_ids[unit], top=SOURCES)
+    nodes = [{**source, "own": False, "label": "", "split": None} for source in told["sources"]]
+    return {**brief(run, unit), "output": told["class"], "sources": nodes}
 
 
 def _sources(node: int, run: SavedRun, explain: Explainer) -> list[dict[str, Any]]:
