@@ -110,6 +110,6 @@ class Ablation:
 ABLATION = Ablation(
     "ablation",
     "One thing changed at a time",
-    {"computer": "fixed", "minesweeper": "minesweeper", "pubmed": "nine"},
+    {"computer": "again", "minesweeper": "minesweeper", "pubmed": "nine"},
     CHANGES,
 )

@@ -280,8 +280,10 @@ def render(
     """Write the tables of studies, each into a file and between its marks on the page."""
     files = []
     for study in studies:
-        tables = tables_of(study, store, paper or Store(PAPER))
-        text = "\n".join(render_markdown(table) for table in tables)
+        text = f"### {study.title}\n\nNo runs yet.\n"
+        if study.name in store.experiments():
+            tables = tables_of(study, store, paper or Store(PAPER))
+            text = "\n".join(render_markdown(table) for table in tables)
         files.append(store.folder / f"{study.name}.md")
         write_bytes(files[-1], text.encode())
         if docs.exists() and place_between(docs, study.name, text):

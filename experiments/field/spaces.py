@@ -7,6 +7,7 @@ thing each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from subtree_attention.train import recipes
@@ -201,6 +202,89 @@ SPACES: dict[str, Space] = {
     "GPS": transformers,
 }
 """Model -> its trials, for classes of nodes."""
+
+
+# ------------------------------------------------------------------- two rounds on fixed splits
+
+_FIRST: dict[str, tuple[Trial, list[Trial]]] = {
+    "computer": (
+        {"layers": 3, "hidden_channels": 512, "hops": 2, "dropout": 0.5, "residual": "none"},
+        [
+            {"dropout": 0.7},
+            {"attention_start": 0.1},
+            {"hops": 3, "heads": 8},
+            {"heads": 8, "readout": "mean"},
+            {"layers": 2, "heads": 4, "dropout": 0.7},
+        ],
+    ),
+    "photo": (
+        {"layers": 3, "hidden_channels": 64, "hops": 2, "dropout": 0.2},
+        [
+            {"hidden_channels": 256, "dropout": 0.5},
+            {"hidden_channels": 256, "dropout": 0.5, "residual": "none"},
+            {"layers": 6, "hops": 1},
+            {"layers": 1, "hops": 3, "hidden_channels": 256, "dropout": 0.5},
+            {"attention_start": 0.1},
+        ],
+    ),
+    "cs": (
+        {"layers": 2, "hidden_channels": 512, "hops": 1, "dropout": 0.3},
+        [
+            {"dropout": 0.5},
+            {"layers": 1, "hops": 2, "heads": 4},
+            {"residual": "none"},
+            {"attention_start": 0.1},
+            {"hidden_channels": 256, "dropout": 0.5},
+        ],
+    ),
+    "physics": (
+        {"layers": 2, "hidden_channels": 64, "hops": 1, "dropout": 0.3},
+        [
+            {"dropout": 0.5},
+            {"hidden_channels": 128, "dropout": 0.5},
+            {"layers": 1, "hops": 2, "hidden_channels": 128},
+            {"attention_start": 0.1},
+            {"hidden_channels": 256, "dropout": 0.7, "norm": "batch"},
+        ],
+    ),
+}
+"""Graph -> where ours started, and what the other trials changed."""
+
+
+def ours_first(graph: str, model: str) -> Iterator[Trial]:
+    """Blocks of subtree attention, before anything was known of dropout of x."""
+    lr, decay = RATES.get(graph, _RATES)
+    start, changes = _FIRST[graph]
+    recipe = start | {"lr": lr, "weight_decay": decay}
+    yield recipe
+    yield from (recipe | change for change in changes)
+
+
+def stacks_first(graph: str, model: str) -> Iterator[Trial]:
+    """As `stacks`, with another speed in the place of dropout of x."""
+    *same, _ = stacks(graph, model)
+    yield from same
+    yield same[0] | {"lr": 3e-3}
+
+
+def stacks_second(graph: str, model: str) -> Iterator[Trial]:
+    """With dropout of x, which did us good: alone, and with each of the first round's changes."""
+    recipe, dropout, depth, width, _, dropped = stacks(graph, model)
+    yield dropped
+    yield recipe | {"input_dropout": 0.5}
+    yield from (other | {"input_dropout": 0.3} for other in (dropout, depth, width))
+    yield dropped | {"lr": 3e-3}
+
+
+def _both(first: Space, second: Space) -> Space:
+    return lambda graph, model: chain(first(graph, model), second(graph, model))
+
+
+FIRST: dict[str, Space] = {OURS: ours_first} | dict.fromkeys(("GCN", "SAGE", "GAT"), stacks_first)
+BOTH: dict[str, Space] = {
+    model: _both(first, ours if model == OURS else stacks_second) for model, first in FIRST.items()
+}
+"""Two rounds of trials: the second one is made up in the light of the first, for all models."""
 
 
 # --------------------------------------------------------------------------------- other tasks

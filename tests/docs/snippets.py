@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from experiments.cli import app as experiments
+from experiments.field import command as field
 from experiments.reproduce.command import WHATS
 from subtree_attention import datasets
 from subtree_attention.cli.app import app
@@ -84,11 +85,23 @@ def parse(words: list[str]) -> None:
         name, command, rest = group.resolve_command(context, words)  # type: ignore[attr-defined]
         with command.make_context(name, rest, parent=context) as inner:
             given = inner.params
+    if name == "field":
+        _parse_field(rest)
     graphs = given.get("graphs") or given.get("graph") or []
     for graph in [graphs] if isinstance(graphs, str) else graphs:
         datasets.info(graph)
     if name == "reproduce" and given["what"] not in WHATS:
         raise ValueError(f"there is no experiment {given['what']}")
+
+
+def _parse_field(words: list[str]) -> None:
+    """As `parse`, of a command that has a parser of its own."""
+    try:
+        asked = field.parser().parse_args(words)
+    except SystemExit:
+        raise ValueError(f"{' '.join(words)} does not fit") from None
+    if asked.table != "all" and asked.table not in field.TABLES:
+        raise ValueError(f"there is no table {asked.table}")
 
 
 def check(words: list[str]) -> None:

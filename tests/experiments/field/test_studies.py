@@ -26,7 +26,7 @@ def test_every_model_of_every_table_has_as_many_different_trials() -> None:
         for graph in study.graphs:
             for model in study.models:
                 jobs = study.trials(graph, model)
-                assert len({job.config for job in jobs if job.seed == 0}) == TRIALS
+                assert len({job.config for job in jobs if job.seed == 0}) == study.budget
                 assert len({job.key for job in jobs}) == len(jobs)
                 fits = {(job.config.fit.epochs, job.config.fit.patience) for job in jobs}
                 assert len(fits) == 1
