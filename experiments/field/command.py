@@ -74,10 +74,10 @@ class Worker:
         if not todo or not self.clock.has_time_for(0):
             return []
         watch.begin(f"{len(todo)} {what} to do", len(todo))
-        before = {name: store.read_graph(*name) for name in {(j.experiment, j.graph) for j in todo}}
+        before = store.on_graph(todo[0].graph)
 
         def in_time(job: Job) -> bool:
-            return self.clock.has_time_for(seconds_of(job, before[job.experiment, job.graph]))
+            return self.clock.has_time_for(seconds_of(job, before))
 
         stop = self.clock.is_over
         return work_off(

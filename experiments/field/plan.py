@@ -51,7 +51,7 @@ def parts_of(
                 if not study.each and not study.chosen(graph, model, records):
                     unknown = study.runs(graph) - 1  # whatever will be chosen
             count = len(todo) + unknown
-            each = seconds_of(todo[0], records) if todo else 0.0
+            each = seconds_of(todo[0], store.on_graph(graph)) if todo else 0.0
             found.append(Part(graph, model, trials, count - trials, each * count))
     return found
 

@@ -280,7 +280,12 @@ def _both(first: Space, second: Space) -> Space:
     return lambda graph, model: chain(first(graph, model), second(graph, model))
 
 
-FIRST: dict[str, Space] = {OURS: ours_first} | dict.fromkeys(("GCN", "SAGE", "GAT"), stacks_first)
+FIRST: dict[str, Space] = {
+    OURS: ours_first,
+    "GCN": stacks_first,
+    "SAGE": stacks_first,
+    "GAT": stacks_first,
+}
 BOTH: dict[str, Space] = {
     model: _both(first, ours if model == OURS else stacks_second) for model, first in FIRST.items()
 }

@@ -67,9 +67,7 @@ def taken_over(jobs: Iterable[Job], store: Store) -> list[Record]:
     records = []
     for job in jobs:
         if job.graph not in made:
-            made[job.graph] = [
-                r for name in store.experiments() for r in store.read_graph(name, job.graph)
-            ]
+            made[job.graph] = store.on_graph(job.graph)
         for record in made[job.graph]:
             if record.experiment != job.experiment and _is_run_of(job, record):
                 about: dict[str, Any] = {"variant": job.variant, "at": job.at, "kind": job.kind}

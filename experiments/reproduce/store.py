@@ -43,6 +43,10 @@ class Store:
         lines = _lines(self.path(experiment, graph))
         return list({record.key: record for record in lines}.values())
 
+    def on_graph(self, graph: str) -> list[Record]:
+        """Those of one graph, whatever the experiment."""
+        return [record for name in self.experiments() for record in self.read_graph(name, graph)]
+
     def add(self, record: Record) -> None:
         """Append a record and make sure that it is on disk."""
         content = record.to_json()

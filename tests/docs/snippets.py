@@ -83,7 +83,7 @@ def parse(words: list[str]) -> None:
     group = typer.main.get_command(ours)
     with group.make_context("command", words) as context:
         name, command, rest = group.resolve_command(context, words)  # type: ignore[attr-defined]
-        with command.make_context(name, rest, parent=context) as inner:
+        with command.make_context(name, [*rest], parent=context) as inner:
             given = inner.params
     if name == "field":
         _parse_field(rest)
