@@ -479,6 +479,11 @@ def task_named(name: str) -> type[TaskSettings]:
     return {**words, **TASKS}[_check.known("task", name, [*words, *TASKS])]
 
 
+def tasks_for(unit: str, target: str) -> list[type[TaskSettings]]:
+    """The tasks that learn such a target of each "node" or "graph"."""
+    return [k for k in TASKS.values() if k.target == target and k.name.startswith(unit)]
+
+
 @dataclass(frozen=True)
 class Config:
     """What is trained on what: `recipe(graph)` gives the paper's, `replace` changes it.

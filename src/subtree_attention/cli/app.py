@@ -113,7 +113,10 @@ def setting_options(
 
 
 def any_of(name: str, help: str, kinds: Mapping[str, type[Settings]], panel: str) -> Options:
-    """Which kind of settings, by a word, and an option for each setting that any of them has."""
+    """Which kind of settings, by a word, and an option for each setting that any of them has.
+
+    Where they have other values for it, the help says which has what.
+    """
 
     def owners(setting: str) -> str:
         has = [word for word, kind in kinds.items() if setting in kind.__dataclass_fields__]
@@ -123,6 +126,15 @@ def any_of(name: str, help: str, kinds: Mapping[str, type[Settings]], panel: str
     for kind in kinds.values():
         for each, found in setting_options(kind, panel, owners).items():
             made.setdefault(each, found)
+    for each in made:
+        have: dict[tuple[str, ...], list[str]] = {}
+        for word, kind in kinds.items():
+            if each in kind.__dataclass_fields__:
+                about = kind.__dataclass_fields__[each].metadata
+                have.setdefault(tuple(about["words"] or ()), []).append(word)
+        if len(have) > 1:
+            values = (f"{', '.join(names)} ({', '.join(words)})" for names, words in have.items())
+            made[each] = option(str, f"{about['help']}: {'; '.join(values)}.", panel=panel)
     return {name: option(str, f"{help}: {', '.join(kinds)}.", panel=panel), **made}
 
 

@@ -18,7 +18,7 @@ ASKED = group(
     hops=(int, r"Name nodes up to this hop only. \[default: all]"),
     cls=(
         str,
-        r"Class to explain, by name or number. \[default: the predicted one]",
+        r"Class or label to explain, by name or number. \[default: the predicted one]",
         None,
         "--class",
     ),
@@ -109,6 +109,9 @@ def predict(
     temperature on its validation nodes. Nothing is trained. New tables need the columns that the
     model was trained on. Of a graph of the registry, ids are the numbers of the nodes.
 
+    A model of labels gives the list of those above 50 %, and the probability of each; a model of
+    numbers gives the number, and the interval that holds 90 % of the validation nodes.
+
     A model of many graphs predicts each graph. One of links says how probable given pairs are, or
     looks through all pairs for links that are missing; it walks on all links that are known, and
     its probabilities are those among as many random pairs as links.
@@ -150,7 +153,8 @@ def predict(
         line = known_labels(predictions)
         if line:
             sta.out_console.print(line)
-    show_calibration(predictions.calibration, sta.out_console, unit)
+    answers = "labels" if predictions.answers.cell is list else ""
+    show_calibration(predictions.calibration, sta.out_console, unit, answers)
     write(predictions, out, force)
     say(f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}")
 
@@ -167,6 +171,8 @@ def explain(
     tables: Given,
 ) -> None:
     """Show why a node got its prediction: which nodes, hops and heads made its logit.
+
+    Of a number, the output itself is taken apart, on the scale that was learnt.
 
     STA's logit is a sum over the levels of the rooted subtree, its heads and its nodes, so this is
     exact and nothing is estimated: what is shown, with the rest of each level, adds up to the

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 TABLES = sta.NEW_TABLES | group(
     sta.TABLES,
-    target=(str, "Column of the labels; empty where it is to be predicted."),
+    target=(
+        str,
+        "Column of the classes, of lists of labels (--task multilabel) or of numbers (--task "
+        "regression); empty where it is to be predicted.",
+    ),
     id=(str, r"Column of the ids. \[default: id, else the first]"),
     source=(str, r"Column where edges start. \[default: source, src, from, else the first]"),
     dest=(str, r"Column where edges end. \[default: target, dest, dst, to, else the next]"),
@@ -95,6 +99,13 @@ def train(
     sta train --nodes nodes.csv --edges edges.csv --target label --out runs/mine
     sta train --nodes nodes.csv --edges edges.csv --target label --tune 20m
     sta predict runs/mine --out predictions.csv        also cem, who has no label
+
+    \b
+    [bold]Other targets[/bold] than one class of each node:
+    sta train --nodes n.csv --edges e.csv --target price --task regression
+    ........      a number of each node; with --log-target its logarithm is learnt
+    sta train --nodes n.csv --edges e.csv --target hobbies --task multilabel
+    ........      any labels of each, in CSV as ["chess", "golf"], or []
 
     \b
     [bold]Links[/bold] that are missing, without any target:
@@ -239,7 +250,7 @@ def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Datas
         refuse_searched(set(changes))
     if "features" in tables:
         tables["features"] = [name for part in tables["features"] for name in part.split(",")]
-    dataset = datasets.from_tables(**tables)
+    dataset = datasets.from_tables(**tables, task=changes.get("task", "classification"))
     if dataset.notes is not None:
         show(dataset.notes, sta.out_console)
     name = tables["nodes"].stem

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
+from . import targets
 from .dataset import Dataset, class_names, texts
 from .features import compact, float32, from_scipy
 from .splits import MASKS, own_codes
@@ -36,6 +37,9 @@ def as_dataset(data: Dataset | Data) -> Dataset:
 
 def from_pyg(data: Data) -> Dataset:
     """A PyG `Data` with x, edge_index and y, as it stands; its masks are kept if it has all three.
+
+    y are classes [N] if it holds whole numbers, a number of each node [N] if it is floating, and
+    labels [N, C] if it has columns of 0 and 1. What is -1, or NaN, is not known.
 
     Edges are taken as they are: `ToUndirected` is up to you. `ids` and `classes` are those of the
     data, or the numbers of the nodes and classes.
@@ -80,7 +84,9 @@ def from_npz(path: str | Path) -> Dataset:
             f"{', '.join(arrays)}"
         )
     parts = {name: arrays.get(name) for name in OPTIONAL} | {"x": _features(arrays, path)}
-    for name in ("edge_index", "y"):
+    no_classes = arrays["y"].ndim == 2 or arrays["y"].dtype.kind == "f"
+    parts["y"] = _tensor("y", arrays["y"], path) if no_classes else None
+    for name in ("edge_index",) if no_classes else ("edge_index", "y"):
         if arrays[name].dtype.kind not in "iu":
             raise ValueError(f"{path}: {name} must hold whole numbers, not {arrays[name].dtype}")
         whole = arrays[name].astype(np.int64)
@@ -108,22 +114,16 @@ def _checked(source: str, parts: dict[str, Any], unused: Sequence[str]) -> Datas
     if x.dim() != 2:
         raise ValueError(f"x must be [N, F], got {_check.shape(x)}")
     num_nodes = x.size(0)
-    if y.shape != (num_nodes,) or y.is_floating_point() or y.is_complex():
-        raise ValueError(f"y must be a whole number for each of {num_nodes} nodes")
-    y = y.long().clamp(min=-1)
-    classes = class_names(parts["classes"], y)
-    count = int(y.max()) + 1 if num_nodes else 0
-    if len(classes) != count:
-        raise ValueError(f"{len(classes)} names of classes for {count} classes in y")
-    if count < 2:
-        raise ValueError(f"y holds {count} class{'es' * (not count)}: two are needed")
-    known, edges = int((y >= 0).sum()), _check.whole("edge_index", parts["edge_index"])
+    y, classes = _target(y, parts["classes"], num_nodes)
+    known, edges = int(targets.known(y).sum()), _check.whole("edge_index", parts["edge_index"])
     if edges.dim() != 2:
         raise ValueError(f"edge_index must be [2, E], got {_check.shape(edges)}")
     if weight is not None:
         weight = float32("edge_weight", _check.plain("edge_weight", weight).flatten())
+    many = {"class": f"a label, {len(classes):,} classes", "labels": f"{len(classes):,} labels"}
+    told = many.get(targets.kind_of(y), "a number")
     words = [
-        f"{source}: {num_nodes:,} nodes, {known:,} with a label, {count:,} classes",
+        f"{source}: {num_nodes:,} nodes, {known:,} with {told}",
         f"{edges.size(-1):,} edges, as they are",
     ]
     if unused:
@@ -147,14 +147,33 @@ def _checked(source: str, parts: dict[str, Any], unused: Sequence[str]) -> Datas
     )
 
 
+def _target(y: Tensor, names: Any, num_nodes: int) -> tuple[Tensor, tuple[str, ...]]:
+    """Whole numbers are classes, floating ones numbers, and columns of 0 and 1 are labels."""
+    if y.is_complex() or y.shape[:1] != (num_nodes,) or y.dim() > 2:
+        raise ValueError(f"y must be a whole number for each of {num_nodes} nodes")
+    if y.dim() == 2:
+        y = y.float()
+        y = torch.where(y == -1, torch.nan, y)
+        return y, class_names(names, y)
+    if y.is_floating_point():
+        return y.double(), ()
+    y = y.long().clamp(min=-1)
+    classes, count = class_names(names, y), int(y.max()) + 1 if num_nodes else 0
+    if len(classes) != count:
+        raise ValueError(f"{len(classes)} names of classes for {count} classes in y")
+    if count < 2:
+        raise ValueError(f"y holds {count} class{'es' * (not count)}: two are needed")
+    return y, classes
+
+
 def _codes(masks: dict[str, Tensor], y: Tensor) -> Tensor:
     """A split by three masks, of nodes with a label."""
     if len(masks) < len(MASKS):
         raise ValueError(f"{', '.join(masks)} alone is no split; it needs all of {MASKS}")
     for name, mask in masks.items():
-        if _check.plain(name, mask).shape != y.shape or mask.dtype != torch.bool:
+        if _check.plain(name, mask).shape != y.shape[:1] or mask.dtype != torch.bool:
             raise ValueError(f"{name} must be true or false for each of the nodes")
-    return own_codes(*(masks[name] & (y >= 0) for name in MASKS))
+    return own_codes(*(masks[name] & targets.known(y) for name in MASKS))
 
 
 def _tensor(name: str, array: np.ndarray, path: Path) -> Tensor:

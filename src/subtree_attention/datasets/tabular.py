@@ -12,13 +12,15 @@ import torch
 from torch import Tensor
 
 from .. import _check
+from ..config import task_named
+from . import targets
 from .dataset import Dataset
 from .features import append_columns, from_scipy, is_csr, to_scipy
 from .splits import own_codes
 from .tables.edges import Edges, Ends, different_columns, find_ends, read_edges, simple
 from .tables.graphs import Graphs, edge_ends, find_id, node_ids, refuse_crossing, sort_nodes
 from .tables.infer import fit_columns
-from .tables.labels import find_classes, rare, read_labels, read_split
+from .tables.labels import find_names, rare, read_split, read_target
 from .tables.lazy import pl
 from .tables.read import Table, TableError, counted, read_table
 from .tables.schema import ColumnLine, TableNotes, TableSchema, encode
@@ -39,6 +41,7 @@ def from_tables(
     unknown_ends: str = "error",
     graph_column: str | None = None,
     graphs: Any = None,
+    task: str = "classification",
 ) -> Dataset:
     """A graph from a table of nodes and a table of edges; or many graphs, with a table of them.
 
@@ -50,7 +53,7 @@ def from_tables(
     Args:
         nodes: path (.csv, .tsv, .parquet), polars or pandas frame, or a dictionary of columns.
         edges: likewise.
-        target: column of the labels; empty where the label is to be predicted.
+        target: column of the classes, labels or numbers; empty where they are to be predicted.
         id: column of the ids; by default 'id', else the first.
         source: column where an edge starts; by default by its usual names.
         dest: column where it ends, likewise.
@@ -65,11 +68,14 @@ def from_tables(
             each graph. Where ids of nodes repeat in different graphs, the edges have it too.
         graphs: table of the graphs, with their target, split and columns of their own, which are
             features of all nodes of a graph.
+        task: what the target is for: 'classification' (a class of each node), 'multilabel' (a list
+            of labels of each, in CSV as JSON), 'regression' (a number), or another of `config`.
 
     Returns:
         A graph whose `schema` says how columns became features, and whose `notes` say what was
-        done; y is -1 where the label is not known.
+        done; y is -1 where a class, and NaN where labels or a number are not known.
     """
+    kind = task_named(task).target or "class"
     directed = _check.flag("directed", directed)
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
     if graphs is not None and graph_column is None:
@@ -91,19 +97,20 @@ def from_tables(
     of_nodes = {"id": id, "graph_column": graph_column, **(of_units if told is people else {})}
     taken = different_columns(**of_nodes)
     ids = read_ids(people, id)
-    classes = [] if target is None else find_classes(told, target)
+    classes = [] if target is None else find_names(kind, told, target)
     columns, left_out = fit_columns(people, features, taken)
     schema = TableSchema(id, target, ends, directed, tuple(columns), left_out, graph_column)
+    schema = replace(schema, target_kind=kind)
     if many is not None and many.table is not None:
         schema = replace(schema, graphs=_graph_schema(many, **of_units))
     found = read_edges(links, ends, ids, directed, unknown_ends)
     data = _assemble(schema, classes, people, ids, found, many)
     assert data.notes is not None
-    if target is not None:
+    if target is not None and kind == "class":
         data.notes.words += rare(data.y.numpy(), classes, told.unit)
     if split_column is None:
         return data
-    masks, words = read_split(told, split_column, data.y.numpy())
+    masks, words = read_split(told, split_column, data.known.numpy())
     data.notes.words += words
     return replace(data, splits={"own": own_codes(*map(torch.from_numpy, masks.values()))})
 
@@ -319,10 +326,10 @@ def _nodes(
     if told is not people:
         words.append(f"{people.name}: {counted(len(people), 'node')} of {counted(units, 'graph')}")
     if told is not None and schema.target is not None and schema.target in told.frame.columns:
-        labels, more = read_labels(told, schema.target, list(classes))
+        labels, more = read_target(schema.target_kind, told, schema.target, list(classes))
     else:
-        labels, more = np.full(units, -1), [f"{people.name}: {counted(len(people), 'node')}"]
-        more = more if told is people else []
+        labels = targets.unknown(schema.target_kind, units, len(classes)).numpy()
+        more = [f"{people.name}: {counted(len(people), 'node')}"] if told is people else []
     words += more
     # Which columns hold the graph, since they may have been guessed.
     ends = f"an edge goes from '{schema.ends.source}' to '{schema.ends.dest}'"

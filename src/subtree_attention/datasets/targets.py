@@ -25,6 +25,14 @@ def kind_of(y: Tensor) -> str:
     return "number" if y.is_floating_point() else "class"
 
 
+def unknown(kind: str, units: int, labels: int) -> Tensor:
+    """A target of which nothing is known."""
+    if kind == "class":
+        return torch.full((units,), -1)
+    shape = (units, labels) if kind == "labels" else (units,)
+    return torch.full(shape, torch.nan, dtype=torch.float32 if kind == "labels" else torch.float64)
+
+
 def known(y: Tensor) -> Tensor:
     """Units whose target is known: a mask [U]."""
     if not y.is_floating_point():

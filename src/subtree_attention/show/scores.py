@@ -138,9 +138,13 @@ def labels_table(quality: LabelQuality, names: Sequence[str]) -> Table:
 
 
 def show_calibration(
-    calibration: Calibration | Intervals, console: Console, unit: str = "node"
+    calibration: Calibration | Intervals,
+    console: Console,
+    unit: str = "node",
+    answers: str = "",
 ) -> None:
-    """What the temperature does to the probabilities, or how often intervals hold."""
+    """What the temperature does to the probabilities, or how often intervals hold; `answers` is
+    what is counted, if not units."""
     if isinstance(calibration, Intervals):
         console.print(intervals_in_words(calibration, unit))
         parts = (("validation", calibration.val), ("test", calibration.test))
@@ -156,7 +160,8 @@ def show_calibration(
         (name, part.nodes, *map("{:.4f}".format, part.nll), *map(percent, part.ece))
         for name, part in (("validation", calibration.val), ("test", calibration.test))
     )
-    console.print(_table(("", f"{unit}s", "NLL", "calibrated", "ECE", "calibrated"), rows))
+    headings = ("", answers or f"{unit}s", "NLL", "calibrated", "ECE", "calibrated")
+    console.print(_table(headings, rows))
 
 
 def known_labels(predictions: Predictions) -> str | None:

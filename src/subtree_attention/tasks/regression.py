@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,11 @@ class Regression(Task):
 
     kind = "number"
     metrics = NUMBER_METRICS
+
+    def __init__(self, settings: Any) -> None:
+        super().__init__(settings)
+        if settings.log_target:
+            self.metric = replace(self.metric, title=f"{self.metric.title} of the logarithm")
 
     def outputs(self, dataset: Dataset) -> int:
         """A number for each unit."""

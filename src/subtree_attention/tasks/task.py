@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..config import TASKS
+from ..config import tasks_for
 from ..datasets import targets
 from ..nn import build
 from .metrics import Loss, Metric, Score
@@ -84,11 +84,7 @@ class Task:
     def accept(self, dataset: Dataset) -> None:
         """Refuse data from which this cannot be learnt, in words."""
         wanted, found = self.settings.target, dataset.target
-        right = [
-            kind.word
-            for kind in TASKS.values()
-            if kind.target == found and kind.name.startswith(dataset.unit)
-        ]
+        right = [kind.word for kind in tasks_for(dataset.unit, found)]
         if self.unit == "node" != dataset.unit:
             raise ValueError(
                 "the target of this data is that of each graph, not of each node: use --task "

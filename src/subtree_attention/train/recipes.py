@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from .. import _check
-from ..config import MODELS, Config, STAFormerSettings, STAGNNSettings, task_named
+from ..config import MODELS, Config, STAFormerSettings, STAGNNSettings, task_named, tasks_for
 from ..datasets import Dataset, as_dataset, info
 
 STAGNN, DEEP_MODEL = STAGNNSettings.name, STAFormerSettings.name
@@ -154,14 +154,14 @@ def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     """
     settings = next(values for most, values in SIZES if dataset.num_nodes <= most)
     if model == STAGNN:
-        bytes_per_channel = 4 * dataset.num_nodes * dataset.num_classes
+        bytes_per_channel = 4 * dataset.num_nodes * max(1, dataset.num_classes)
         fitting = [width for width in WIDTHS if width * bytes_per_channel <= STATE_BYTES]
         settings = {**settings, "hidden_channels": max(fitting, default=min(WIDTHS))}
     else:  # it has a depth of its own
         long = {name: settings[name] for name in ("runs", "epochs", "patience")}
         settings = DEEP_COMMON | long
-    many = {"class": "graph-classification", "number": "graph-regression"}
-    task = {"task": many[dataset.target]} if dataset.unit == "graph" else {}
+    fitting_tasks = tasks_for(dataset.unit, dataset.target)
+    task = {"task": fitting_tasks[0].name} if fitting_tasks else {}
     config = Config.of(dataset.name, **{**task, "model": model, "encoding": 0, **settings})
     # A split of its own is one split: runs on it differ by their start only.
     return config.replace(split="own", runs=1) if "own" in dataset.splits else config

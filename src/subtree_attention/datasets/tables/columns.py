@@ -125,7 +125,7 @@ class Tags(_Words):
 
     def encode(self, table: Table) -> Encoded:
         rows, tags, missing = tags_of(table, self.name)
-        return one_hot(rows, tags, self.values, len(table), missing)
+        return one_hot(rows, tags, self.values, len(table), int(missing.sum()))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..._check import said
+from .. import targets
 from ..features import SPARSE_BELOW, from_scipy
 from .columns import Column, Tags, Text, from_dict, to_dict
 from .edges import Ends
@@ -25,6 +26,7 @@ class TableSchema:
 
     Attributes:
         id, target: columns of the nodes.
+        target_kind: what the target is: a "class", "labels" or a "number".
         ends: columns of the edges; None for a graph that did not come from a table of edges.
         directed: whether an edge leads one way only.
         columns: the features.
@@ -42,6 +44,7 @@ class TableSchema:
     left_out: dict[str, str] = field(default_factory=dict)
     graph: str | None = None
     graphs: TableSchema | None = None
+    target_kind: str = "class"
 
     @property
     def width(self) -> int:
@@ -58,8 +61,9 @@ class TableSchema:
         ends = self.ends and self.ends._asdict()
         content = {**vars(self), "ends": ends, "columns": columns}
         content["graphs"] = self.graphs and self.graphs.to_dict()
-        many = {"graph", "graphs"} if self.graph is None else set()  # as files were before them
-        return {name: value for name, value in content.items() if name not in many}
+        later = {"graph", "graphs"} if self.graph is None else set()  # as files were before them
+        later |= {"target_kind"} if self.target_kind == "class" else set()
+        return {name: value for name, value in content.items() if name not in later}
 
     @classmethod
     def from_dict(cls, content: Any) -> TableSchema:
@@ -76,6 +80,8 @@ class TableSchema:
             raise ValueError(f"no schema of tables: {error!r}") from None
         if not isinstance(schema.directed, bool):
             raise ValueError("no schema of tables: 'directed' is true or false")
+        if schema.target_kind not in targets.KINDS:
+            raise ValueError(f"no schema of tables: the target is {said(schema.target_kind)}")
         texts = [schema.id, schema.target or "", schema.graph, *(ends or ())]
         if not all(isinstance(text, str | None) for text in texts):
             raise ValueError("no schema of tables: the name of a column is no text")

@@ -67,8 +67,9 @@ def _microseconds(values: pl.Series) -> pl.Series:
     return values.cast(unit).to_physical()
 
 
-def numbers_of(table: Table, name: str) -> pl.Series:
-    values = table.column(name, "--features")
+def numbers_of(table: Table, name: str, option: str = "--features") -> pl.Series:
+    """A column as float64, null where it is missing; what is no number is named."""
+    values = table.column(name, option)
     numbers, wrong = as_numbers(values)
     if (row := table.first(wrong)) is not None:
         raise TableError(
@@ -78,11 +79,13 @@ def numbers_of(table: Table, name: str) -> pl.Series:
     return numbers
 
 
-def tags_of(table: Table, name: str) -> tuple[np.ndarray, pl.Series, int]:
-    """Row [T] and text [T] of each tag, a tag once per row; and how many rows have no list."""
-    values = table.column(name, "--features")
+def tags_of(
+    table: Table, name: str, option: str = "--features"
+) -> tuple[np.ndarray, pl.Series, np.ndarray]:
+    """Row [T] and text [T] of each tag, a tag once per row; and which rows have no list, [N]."""
+    values = table.column(name, option)
     if values.dtype == pl.String:
-        values = _decode(table, name, values)
+        values = _decode(table, name, without_missing(values))
     if not isinstance(values.dtype, pl.List | pl.Array):
         raise TableError(f"{table.name}: column '{name}' holds no lists")
     try:
@@ -91,7 +94,7 @@ def tags_of(table: Table, name: str) -> tuple[np.ndarray, pl.Series, int]:
         raise TableError(_nested(table, name)) from None
     flat = lists.explode("tag").with_columns(pl.col("tag").str.strip_chars())
     flat = flat.filter(pl.col("tag") != "").unique(maintain_order=True)  # null is not kept either
-    return flat["row"].to_numpy(), flat["tag"], values.null_count()
+    return flat["row"].to_numpy(), flat["tag"], values.is_null().to_numpy()
 
 
 def _decode(table: Table, name: str, values: pl.Series) -> pl.Series:
