@@ -60,10 +60,16 @@ def test_dictionary_round_trip() -> None:
         ({"lr": float("nan")}, "lr must be a finite number"),
         ({"gate": "softmaks"}, "Did you mean 'softmax'"),
         ({"hop": 3}, "Did you mean 'hops'"),
-        ({"loss": "mse"}, "loss 'mse' is for --task regression; classification has cross_entropy"),
+        (
+            {"loss": "mse"},
+            "loss 'mse' is for --task regression or graph-regression; classification has cross_entropy",
+        ),
         ({"loss": "msee"}, "unknown loss 'msee'"),
         ({"task": "regression", "metric": "roc_auc"}, "roc_auc' is for --task classification or"),
-        ({"log_target": True}, "log_target is a setting of --task regression, not of this task"),
+        (
+            {"log_target": True},
+            "log_target is a setting of --task regression or graph-regression, not of this task",
+        ),
     ],
 )
 def test_wrong_settings_are_refused_in_words(changes: dict[str, object], message: str) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from subtree_attention.show import study as shown
 from subtree_attention.show.progress import Bars
-from subtree_attention.tasks.metrics import METRICS, accuracy
+from subtree_attention.tasks.metrics import CLASS_METRICS as METRICS
+from subtree_attention.tasks.metrics import accuracy
 from subtree_attention.train.recipes import RECIPES, recipe
 from subtree_attention.train.run import Run
 from subtree_attention.train.watch import Watch

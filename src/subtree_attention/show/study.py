@@ -10,7 +10,6 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from ..io import write_bytes
-from ..tasks import of as task_of
 from ..train.recipes import RECIPES
 from ..tune.space import settings
 from ..tune.study import Plan, Study
@@ -62,7 +61,7 @@ def train_command(plan: Plan, point: Mapping[str, Any]) -> str:
 
 def best_trials(study: Study) -> Table:
     """The best trials by validation score, and their settings."""
-    metric = task_of(study.plan.config({}).task).metric
+    metric = study.metric
     title = f"{study.plan.graph}: the best trials by validation {metric.label}"
     headings = ("trial", "validation", "std", "epochs", "seconds", "settings")
     rows = (

@@ -24,7 +24,6 @@ from ..datasets import Dataset
 from ..io import check_writable
 from ..runs.folder import RUNS
 from ..runs.saved import dataset_of
-from ..tasks import of as task_of
 from ..train.fit import fit
 from ..train.jobs import Place, Stopped
 from ..train.run import Run
@@ -159,7 +158,6 @@ class _Worker:
     def work(self) -> None:
         """Trials until there are none, the time is up, or the user stops."""
         self.watch.begin(self._banner(), self._total(), "trials")
-        self.metric = task_of(self.study.plan.config({}).task).metric
         while not self._is_over() and (trial := self.study.next(self.limit)):
             self._try(trial)
 
@@ -184,7 +182,7 @@ class _Worker:
             runs = result.runs
             scores, epochs = [run.val for run in runs], [run.epochs for run in runs]
             self.study.finish(trial, scores, epochs, sum(run.seconds for run in runs))
-            outcome = f"val {self.metric.show(mean(scores))}"
+            outcome = f"val {self.study.metric.show(mean(scores))}"
             self.failures.clear()
         except _Pruned:
             self._settle()
@@ -219,7 +217,9 @@ class _Worker:
         if total is not None and self.seconds:
             rest = total - len(trials) + running
             left = min(left, rest * median(self.seconds) / max(1, running))
-        best = f"best {self.metric.show(done[0].value)} (trial {done[0].number})" if done else ""
+        show, best = self.study.metric.show, ""
+        if done:
+            best = f"best {show(done[0].value)} (trial {done[0].number})"
         self.watch.status(len(trials) - running - 1, total, left if left < math.inf else None, best)
         self.watch.end(f"trial {trial.number}", f"{line}  {best}", notable=True)
 

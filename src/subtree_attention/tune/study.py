@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from .. import _check, datasets
 from ..config import Config
 from ..io import FileError, drop_torn_line, lock, lock_if_free, locked
+from ..tasks import of as task_of
 from ..train.recipes import recipe
 from .space import distributions, grid, key, settings, space_of
 
@@ -105,11 +106,11 @@ class Study:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.plan, self.folder = plan, folder
-        self.space = space_of(plan.space)
+        self.space, self.metric = space_of(plan.space), task_of(plan.config({}).task).metric
         self.points = grid(self.space, plan.seed)
         self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
         with self.alone():
-            self.optuna = _open(folder, plan)
+            self.optuna = _open(folder, plan, self.metric.sign)
             self._check_plan()
             self._sweep()
 
@@ -127,8 +128,8 @@ class Study:
 
     def done(self) -> list[FrozenTrial]:
         """The trials that have a validation score, best first; of equals the earlier one."""
-        scored = [trial for trial in self._all() if trial.state.name == "COMPLETE"]
-        return sorted(scored, key=lambda trial: (-(trial.value or 0.0), trial.number))
+        scored, sign = [t for t in self._all() if t.state.name == "COMPLETE"], self.metric.sign
+        return sorted(scored, key=lambda trial: (-sign * (trial.value or 0.0), trial.number))
 
     def next(self, limit: int | None) -> Trial | None:
         """A trial that this process shall do now; None if there are `limit`, or no points left."""
@@ -252,7 +253,7 @@ def opened(plan: Plan, folder: Path) -> Iterator[Study]:
             (folder / study.worker).unlink(missing_ok=True)
 
 
-def _open(folder: Path, plan: Plan) -> OptunaStudy:
+def _open(folder: Path, plan: Plan, sign: int) -> OptunaStudy:
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -265,7 +266,7 @@ def _open(folder: Path, plan: Plan) -> OptunaStudy:
     return optuna.create_study(
         storage=storage,
         study_name="tune",
-        direction="maximize",
+        direction="maximize" if sign > 0 else "minimize",
         load_if_exists=True,
         # Not before `patience` epochs: a small learning rate starts slowly.
         pruner=optuna.pruners.MedianPruner(STARTUP_TRIALS, plan.config({}).fit.patience),

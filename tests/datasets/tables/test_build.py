@@ -190,7 +190,7 @@ def test_pyg_and_npz_give_the_same_graph(tmp_path: Path) -> None:
     [
         ({"edge_index": np.array([[0], [9]])}, "names a node outside 0..3"),
         ({"y": np.array([0, 1])}, "a whole number for each of 4 nodes"),
-        ({"y": np.array([0.2, 1.7, 0, 1])}, "y must hold whole numbers, not float64"),
+        ({"y": np.array([0.2, 1.7, 0, np.inf])}, "y must be finite, and NaN where it is not known"),
         ({"edge_index": np.array([[0.0], [1]])}, "edge_index must hold whole numbers"),
         (
             {"edge_weight": np.array([1.0, 2])},

@@ -36,7 +36,7 @@ def load(write: Callable[..., Path]) -> Callable[..., object]:
         ("id,age,label\na,1,\nb,2,\n", "'label' .* is empty: nothing to learn"),
         (
             "id,age,label\n" + "".join(f"n{i},1,{i // 1.5}\n" for i in range(60)),
-            "numbers are not predicted",
+            "to predict a number, use --task regression",
         ),
         ("id,age,label\na,1,x\nb,2,y\n", "2 different labels for 2 nodes"),
         ("id,age,label\na,1,x\nb,2\n", "nodes.csv, line 3: 2 values, but .* 3 columns"),

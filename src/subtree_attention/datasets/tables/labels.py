@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from .lazy import pl
-from .read import Table, TableError, counted, positions
+from .read import Table, TableError, counted, positions, text_of
 from .values import numbers_of, tags_of, without_missing
 
 CLASSES_NAMED = 10
@@ -95,7 +95,7 @@ def are_lists(values: pl.Series) -> bool:
     """Whether a column holds lists, or texts that are written so."""
     if values.dtype != pl.String:
         return isinstance(values.dtype, pl.List | pl.Array)
-    there = without_missing(values.str.strip_chars()).drop_nulls()
+    there = without_missing(text_of(values)).drop_nulls()
     return len(there) > 0 and bool(there.str.contains(r"(?s)^\[.*\]$").all())
 
 

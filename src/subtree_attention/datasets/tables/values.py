@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from .lazy import pl
-from .read import Table, TableError, positions
+from .read import Table, TableError, positions, text_of
 
 MISSING = ("na", "n/a", "nan", "null", "none")
 """Besides the empty string, what stands for a missing number or label, in any case."""
@@ -85,7 +85,7 @@ def tags_of(
     """Row [T] and text [T] of each tag, a tag once per row; and which rows have no list, [N]."""
     values = table.column(name, option)
     if values.dtype == pl.String:
-        values = _decode(table, name, without_missing(values))
+        values = _decode(table, name, without_missing(text_of(values)))
     if not isinstance(values.dtype, pl.List | pl.Array):
         raise TableError(f"{table.name}: column '{name}' holds no lists")
     try:
