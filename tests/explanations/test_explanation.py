@@ -255,7 +255,9 @@ def test_a_batch_that_does_not_fit_is_refused():
 
 
 def test_other_models_are_refused():
-    with pytest.raises(TypeError, match="only STAGNN and STAConv are explained, got Linear"):
+    with pytest.raises(
+        TypeError, match="only STAGNN, STAFormer and STAConv are explained, got Linear"
+    ):
         explain(torch.nn.Linear(5, 3), torch.randn(2, 5), Graph(torch.tensor([[0], [1]])), 0)
 
 

@@ -68,5 +68,5 @@ def test_what_it_does_not_explain_is_refused_in_words(model, changes, message):
 
 
 def test_another_model_is_refused():
-    with pytest.raises(TypeError, match="only STAGNN and STAConv"):
+    with pytest.raises(TypeError, match="only STAGNN, STAFormer and STAConv"):
         STAExplainer()(torch.nn.Linear(5, 3), torch.randn(2, 5), None, target=torch.zeros(2))

@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 import subtree_attention as sta
-from subtree_attention import STAGNN, Dataset, explain
+from subtree_attention import STAGNN, Dataset, STAFormer, explain
 from subtree_attention.config import STAGNNSettings
 from subtree_attention.nn import build
 from subtree_attention.show.explanation import describe, show, to_dict
@@ -152,6 +152,49 @@ def test_what_weights_sum_to_is_said_where_they_are_no_shares(data):
     for level in others:
         sums = " ".join(f"{weight:.3g}" for weight in level["weights"])
         assert f"(weights sum to {sums})" in text
+
+
+class TestAttribution:
+    """Of a model that is not linear given its attention."""
+
+    def report(self, data):
+        torch.manual_seed(1)
+        how = {"layers": 2, "hops": 1, "transition": "rw", "self_loops": False}
+        return told(data, model=STAFormer(5, 8, 3, **how), top=2)
+
+    def test_the_parts_and_what_is_missing_are_the_logits(self, data):
+        report = self.report(data)
+        json.dumps(report, allow_nan=False)
+        assert report["exact"] is False
+        assert [level["hop"] for level in report["levels"]] == [0, 1]  # all are neighbours
+        for place in range(2):
+            whole = report["bias"][place] + report["residual"][place]
+            for level in report["levels"]:
+                parts = [*level["sources"], level["rest"]]
+                assert level["heads"] == []
+                assert all(part["attention"] == [] for part in parts)
+                total = sum(part["contribution"][place] for part in parts)
+                assert total == pytest.approx(level["contribution"][place], abs=1e-5)
+                whole += total
+            assert whole == pytest.approx(report["model_logit"][place], abs=1e-4)
+
+    def test_the_terminal_says_that_it_is_not_exact(self, data):
+        report = self.report(data)
+        text = " ".join(shown(report).split())
+        assert "attribution, not exact" in text
+        assert f"{report['residual'][0]:+.3f} is missing" in text
+        assert "is attributed to" in text
+        assert "% of each head" not in text
+        assert "head 1" not in text
+        assert "input of zeros" in text
+
+    def test_the_exact_ones_say_nothing_of_it(self, data):
+        report = told(data)
+        assert report["exact"] is True
+        assert report["residual"] == [0, 0]
+        text = shown(report)
+        assert "attribution" not in text
+        assert "missing" not in text
 
 
 def test_without_labels_and_parts_nothing_is_known(data):

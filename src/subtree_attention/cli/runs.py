@@ -184,6 +184,10 @@ def explain(
     Of a model of graphs, name a graph: shown is what its output loses without each of its nodes in
     the pooling (--top, --class and --json).
 
+    A network of several blocks (STAFormer) is not linear given its attention. Its logit is
+    attributed to nodes by integrated gradients instead, told by their distance; what does not add
+    up is shown.
+
     \b
     [bold]Examples[/bold]
     sta explain runs/mine 7

@@ -3,17 +3,24 @@
 `pyg.STAExplainer` is the same for PyG, which only that module imports.
 """
 
-from .explainer import Explainer, explain
-from .explanation import GLOBAL, Explanation, Level, Rest, Source
+from .attribution import Attribution, Attributor, Ring
+from .explainer import Explainer, explain, explainer_of
+from .explanation import GLOBAL, RESIDUAL, Explanation, Level, Portion, Rest, Source
 from .walks import Walk
 
 __all__ = [
     "GLOBAL",
+    "RESIDUAL",
+    "Attribution",
+    "Attributor",
     "Explainer",
     "Explanation",
     "Level",
+    "Portion",
     "Rest",
+    "Ring",
     "Source",
     "Walk",
     "explain",
+    "explainer_of",
 ]

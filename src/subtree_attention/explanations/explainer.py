@@ -12,19 +12,31 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
-from ..nn import STAGNN, HeadMix, STAConv
+from ..nn import STAGNN, HeadMix, STAConv, STAFormer
 from ..nn.everywhere import check_batch, count_graphs
 from ..nn.features import Features, as_features
 from ..nn.models import evaluating
-from .explanation import GLOBAL, Explanation, Level, select
+from .attribution import Attributor
+from .explanation import GLOBAL, RESIDUAL, Explanation, Level, select
 from .walks import Reach, Walks
 
 
+def explainer_of(model: Any, *given: Any, **more: Any) -> Explainer | Attributor:
+    """What explains any root of a graph: exactly, if the model is linear given its attention.
+
+    Args:
+        model: see :func:`explain`, like all that follow.
+    """
+    if isinstance(model, STAFormer) and not _is_linear(model):
+        return Attributor(model, *given, **more)
+    return Explainer(model, *given, **more)
+
+
 def explain(
-    model: STAGNN | STAConv,
+    model: STAGNN | STAFormer | STAConv,
     x: Features,
     edge_index: Any,
     root: int,
@@ -32,10 +44,15 @@ def explain(
     batch: Tensor | None = None,
     edge_attr: Tensor | None = None,
 ) -> Explanation:
-    """What the logits of one root are made of; exact, and without dropout.
+    """What the logits of one root are made of, without dropout.
+
+    It is exact where the output is linear given the attention: of an :class:`STAGNN`, an
+    :class:`STAConv`, and an :class:`STAFormer` of one block that neither normalises nor has an
+    activation or a feed-forward part. Of any other STAFormer it is an :class:`Attribution`, which
+    says by how much its parts do not add up.
 
     Args:
-        model: an :class:`STAGNN`, or an :class:`STAConv` whose output is to be explained.
+        model: an STAGNN or STAFormer, or an STAConv whose output is to be explained.
         x: `[N, in_channels]`
         edge_index: any adjacency that :class:`Graph` takes, or a Graph.
         root: the node whose logits are explained.
@@ -43,37 +60,39 @@ def explain(
         batch: `[N]`, the graph of each node, for global attention.
         edge_attr: `[E, edge_dim]`, for a layer whose edges have gates.
 
-    To explain several roots, make one :class:`Explainer`: this makes one for every call.
+    To explain several roots, make one :class:`Explainer` (or `Attributor`): this makes one for
+    every call.
     """
-    return Explainer(model, x, edge_index, edge_weight, batch, edge_attr)(root)
+    return explainer_of(model, x, edge_index, edge_weight, batch, edge_attr)(root)
 
 
 class Explainer:
     """Explains any root of a graph: what does not depend on the root is computed once.
 
     Args:
-        model: see :func:`explain`, like all that follow. Later changes of it are not seen.
+        model: see :func:`explain`, like all that follow; one that is linear given its attention.
+            Later changes of it are not seen.
 
     Example:
         >>> explainer = Explainer(model, x, graph)  # doctest: +SKIP
         >>> explainer(7).logits  # doctest: +SKIP
     """
 
+    exact = True
+
     @torch.no_grad()
     def __init__(
         self,
-        model: STAGNN | STAConv,
+        model: STAGNN | STAFormer | STAConv,
         x: Features,
         edge_index: Any,
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> None:
-        if not isinstance(model, STAGNN | STAConv):
-            raise TypeError(f"only STAGNN and STAConv are explained, got {type(model).__name__}")
-        conv = model.conv if isinstance(model, STAGNN) else model
+        conv, after = _around(model)
         with evaluating(model):
-            hidden = model.hidden(x) if isinstance(model, STAGNN) else as_features(x)
+            hidden = _inputs(model, x)
             graph = conv.as_graph(edge_index, edge_weight, hidden)
             entries = conv.entries(graph, edge_weight, edge_attr, torch.float64)
             query, key, value = conv.project(hidden)
@@ -81,9 +100,12 @@ class Explainer:
             with ops.full_precision(query):
                 query, key = ops.map_features(conv.feature_map, query, key)
                 # What stands between a head's values and the logits, like what follows copied.
-                self._mix, self._bias = _linear(conv.head_mix, value)
+                self._mix, self._bias = _linear(conv.head_mix, value, after)
                 beside = conv.beside
-                self._beside = None if beside is None else _linear(beside, value)[0]
+                self._beside = None if beside is None else _linear(beside, value, after)[0]
+                self._residual: tuple[Tensor, Tensor] | None = None
+                if isinstance(model, STAFormer):
+                    self._keep_residual(model, hidden)
         if batch is not None:
             batch = check_batch(batch, graph.num_nodes)
             count_graphs(batch)  # refuses values that name none
@@ -99,6 +121,17 @@ class Explainer:
         self._beta = None if beta is None else beta.to("cpu", torch.float64, copy=True)
         self._aggregation = copy.deepcopy(conv.aggregation).cpu()
 
+    def _keep_residual(self, model: STAFormer, inputs: Features) -> None:
+        """What a block adds of its input [N, hidden], and the map from there to logits."""
+        residual, weight = model.blocks[0].residual, model.lin_out.weight
+        if residual is None:
+            return
+        nothing: Any = torch.zeros(1, inputs.size(1), dtype=inputs.dtype, device=inputs.device)
+        constant = residual(nothing)[0]
+        self._bias = self._bias + (weight @ constant).cpu()
+        # Of sparse inputs too: a residual of them is a map, never they themselves.
+        self._residual = (residual(inputs) - constant).cpu(), weight.cpu()
+
     @torch.no_grad()
     def __call__(self, root: int) -> Explanation:
         """The explanation of a root."""
@@ -108,6 +141,8 @@ class Explainer:
         levels = self._subtree(root, reached)
         if self._beside is not None:
             levels.append(self._everywhere(root, self._beside))
+        if self._residual is not None:
+            levels.append(self._beside_heads(root, *self._residual))
         return Explanation(root, levels, self._bias, self.num_nodes, self._walks, reached)
 
     def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
@@ -147,6 +182,14 @@ class Explainer:
         total = (output_map @ torch.bmm(attention.unsqueeze(1), values).mT).squeeze(-1)
         return Level(GLOBAL, output_map, total, attention, places, nodes, values)
 
+    def _beside_heads(self, root: int, added: Tensor, output_map: Tensor) -> Level:
+        """The residual, which belongs to no head: an equal part of it to each."""
+        values = added[root].expand(self.heads, 1, -1)
+        maps = (output_map / self.heads).expand(self.heads, -1, -1)
+        total, here = (maps @ values.mT).squeeze(-1), torch.zeros(1, dtype=torch.long)
+        weights, reached = values.new_ones(self.heads, 1), torch.tensor([root])
+        return Level(RESIDUAL, maps, total, weights, here, reached, values)
+
     def _scores(self, root: int, nodes: Tensor) -> Tensor:
         """q.k of the root and n nodes (over sqrt(d) for softmax), [H, n], in float64."""
         query = self._query[:, root, :, None]
@@ -161,8 +204,41 @@ class Explainer:
         return weights.t().to(self._value)
 
 
-def _linear(mix: HeadMix, value: Tensor) -> tuple[Tensor, Tensor]:
-    """The map [H, C, width] and the constant [C] that a mix of heads is, as it is linear."""
+def _is_linear(model: STAFormer) -> bool:
+    """Whether the output is linear in the values, given the attention."""
+    block = model.blocks[0]
+    alone = len(model.blocks) == 1 and block.feed_forward is None
+    return alone and isinstance(block.norm, nn.Identity) and block.activation == "none"
+
+
+def _around(model: Any) -> tuple[STAConv, nn.Module]:
+    """The layer of a model whose parts are told, and what comes after it; or a refusal."""
+    if isinstance(model, STAGNN | STAConv):
+        return model.conv if isinstance(model, STAGNN) else model, nn.Identity()
+    if not isinstance(model, STAFormer):
+        said = type(model).__name__
+        raise TypeError(f"only STAGNN, STAFormer and STAConv are explained, got {said}")
+    if not _is_linear(model):
+        raise ValueError(
+            "this STAFormer is not linear given its attention, so its parts do not add up: "
+            "explain(model, ...) gives an attribution"
+        )
+    return model.blocks[0].conv, model.lin_out
+
+
+def _inputs(model: Any, x: Features) -> Features:
+    """What the layer of a model sees."""
+    if isinstance(model, STAGNN):
+        return model.hidden(x)
+    return model.inputs(x) if isinstance(model, STAFormer) else as_features(x)
+
+
+def _linear(mix: HeadMix, value: Tensor, after: nn.Module) -> tuple[Tensor, Tensor]:
+    """The map [H, C, width] and the constant [C] that a mix of heads and what follows it are."""
     zeros = value.new_zeros(1, mix.heads, mix.width)
-    derivative = torch.autograd.functional.jacobian(mix, zeros)[0, :, 0]  # [C, H, width]
-    return derivative.transpose(0, 1).cpu(), mix(zeros)[0].to(zeros).cpu()
+
+    def mixed(heads: Tensor) -> Tensor:
+        return after(mix(heads))
+
+    derivative = torch.autograd.functional.jacobian(mixed, zeros)[0, :, 0]  # [C, H, width]
+    return derivative.transpose(0, 1).cpu(), mixed(zeros)[0].to(zeros).cpu()

@@ -6,9 +6,11 @@ so it is small even where a root reaches a large graph.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +23,8 @@ from .walks import Reach, Walk, Walks
 ORDERS = ("share", "contribution")
 GLOBAL = "global"
 """The name of global attention's level, which has no hop."""
+RESIDUAL = "residual"
+"""The name of what a block adds of its input, beside its heads."""
 
 
 class Source(NamedTuple):
@@ -40,14 +44,84 @@ class Rest(NamedTuple):
     contribution: Tensor
 
 
+class Portion(ABC):
+    """Nodes that are told together, and what they add to the logits of a root through H heads."""
+
+    hop: int | str
+    nodes: Any
+    classes: Any
+    is_mean = True
+
+    @property
+    @abstractmethod
+    def shares(self) -> Tensor | None:
+        """The share of each node in the weights of each head, [n, H], if there are weights."""
+
+    @abstractmethod
+    def contributions(self, cls: int) -> Tensor:
+        """What each node adds to the logit of a class through each head, [n, H], signed."""
+
+    @abstractmethod
+    def totals(self, classes: Sequence[int] | None = None) -> Tensor:
+        """What all of them add to the logits of m classes through each head, [H, m]; None: all."""
+
+    @abstractmethod
+    def _parts(self, chosen: Tensor, classes: Sequence[int] | None) -> Tensor:
+        """What some of them add: [p] -> [p, H, m]."""
+
+    def top(
+        self,
+        count: int,
+        by: str = "share",
+        cls: int | None = None,
+        classes: Sequence[int] | None = None,
+    ) -> tuple[list[Source], Rest]:
+        """The nodes that matter most, and the others added up.
+
+        Args:
+            count: how many nodes.
+            by: `"share"`, that of the attention, over all heads, or `"contribution"`, the absolute
+                contribution to the logit of `cls`. Where there is no attention it is always that.
+            cls: a class, for `"contribution"`.
+            classes: to which contributions are told; by default all.
+        """
+        _check.integer("count", count, 0)
+        _check.known("order", by, ORDERS)
+        if cls is not None:
+            self._check_class(cls)
+        shares = self.shares
+        if by == "share" and shares is not None:
+            key = shares.sum(1)
+        elif cls is None:
+            raise ValueError("contributions are to a class: say which by cls=")
+        else:
+            key = self.contributions(cls).sum(1).abs()
+        attention = key.new_zeros(len(key), 0) if shares is None else shares
+        chosen = key.topk(min(count, len(key))).indices
+        parts, named = self._parts(chosen, classes), attention[chosen]
+        nodes = self.nodes[chosen].tolist()
+        sources = [Source(*source) for source in zip(nodes, named, parts, strict=True)]
+        others = len(key) - len(chosen)
+        # By subtraction, so that shown and not shown are the whole to the last digit.
+        left, added = attention.sum(0) - named.sum(0), self.totals(classes) - parts.sum(0)
+        if not others:
+            left, added = torch.zeros_like(left), torch.zeros_like(added)
+        return sources, Rest(others, left, added)
+
+    def _check_class(self, cls: int) -> None:
+        if _check.integer("class", cls, 0) >= self.classes:
+            last = self.classes - 1
+            raise ValueError(f"there is no class {cls}: the model has classes 0 to {last}")
+
+
 @dataclass(frozen=True)
-class Level:
+class Level(Portion):
     """A level of a rooted subtree, or all nodes for global attention.
 
     The levels of a root share what they know of all nodes that it reaches, so that none copies it.
 
     Attributes:
-        hop: k, or "global".
+        hop: k, "global", or "residual": what a model adds of the root itself, beside its heads.
         output_map: `[H, C, c]`, from a head's values to logits: hop weight, gate and W_O.
         total: `[H, C]`, what the level adds to each logit through each head.
         is_mean: whether the weights of a head are shares already: they are where the read-out is a
@@ -69,6 +143,10 @@ class Level:
         return select(self._reached, self._places)
 
     @property
+    def classes(self) -> int:
+        return self.output_map.size(1)
+
+    @property
     def attention(self) -> Tensor:
         """The weight of each node, [n, H], which its values are multiplied by.
 
@@ -88,45 +166,12 @@ class Level:
         self._check_class(cls)
         return self._contributions(self._places, self.output_map[:, [cls]])[..., 0].t()
 
-    def top(
-        self, count: int, by: str = "share", cls: int | None = None
-    ) -> tuple[list[Source], Rest]:
-        """The nodes that matter most, and the others added up.
+    def totals(self, classes: Sequence[int] | None = None) -> Tensor:
+        return self.total if classes is None else self.total[:, [*classes]]
 
-        Args:
-            count: how many nodes.
-            by: `"share"`, that of the attention, over all heads, or `"contribution"`, the absolute
-                contribution to the logit of `cls`.
-            cls: a class, for `"contribution"`.
-        """
-        _check.integer("count", count, 0)
-        _check.known("order", by, ORDERS)
-        if cls is not None:
-            self._check_class(cls)
-        attention = self.shares
-        if by == "share":
-            key = attention.sum(1)
-        elif cls is None:
-            raise ValueError("contributions are to a class: say which by cls=")
-        else:
-            key = self.contributions(cls).sum(1).abs()
-        chosen = key.topk(min(count, len(key))).indices
-        places = self._places[chosen]
-        parts = self._contributions(places, self.output_map).transpose(0, 1)  # [count, H, C]
-        shares = attention[chosen]
-        nodes = self._reached[places].tolist()
-        sources = [Source(*source) for source in zip(nodes, shares, parts, strict=True)]
-        others = len(key) - len(chosen)
-        # By subtraction, so that shown and not shown are the whole to the last digit.
-        left, added = attention.sum(0) - shares.sum(0), self.total - parts.sum(0)
-        if not others:
-            left, added = torch.zeros_like(left), torch.zeros_like(added)
-        return sources, Rest(others, left, added)
-
-    def _check_class(self, cls: int) -> None:
-        classes = self.output_map.size(1)
-        if _check.integer("class", cls, 0) >= classes:
-            raise ValueError(f"there is no class {cls}: the model has classes 0 to {classes - 1}")
+    def _parts(self, chosen: Tensor, classes: Sequence[int] | None) -> Tensor:
+        maps = self.output_map if classes is None else self.output_map[:, [*classes]]
+        return self._contributions(self._places[chosen], maps).transpose(0, 1)
 
     def _contributions(self, places: Tensor, maps: Tensor) -> Tensor:
         """Of some nodes to some classes: [p], [H, m, c] -> [H, p, m]."""
@@ -157,13 +202,17 @@ class Explanation:
 
     Attributes:
         root: the node explained.
-        levels: hop 0 (the root itself) to K, then global attention, as far as the model has them.
+        levels: hop 0 (the root itself) to K, then global attention and what is added of the root
+            beside its heads, as far as the model has them.
         bias: `[C]`, what belongs to no node.
         num_nodes: N of the graph.
+        exact: whether the parts add up; an :class:`Attribution` says by how much they do not.
     """
 
+    exact: ClassVar[bool] = True
+
     root: int
-    levels: list[Level]
+    levels: list[Any]
     bias: Tensor
     num_nodes: int
     _walks: Walks
@@ -173,7 +222,7 @@ class Explanation:
     @cached_property
     def totals(self) -> Tensor:
         """What each level adds to each logit through each head, [L, H, C]."""
-        return torch.stack([level.total for level in self.levels])
+        return torch.stack([level.totals() for level in self.levels])
 
     @cached_property
     def logits(self) -> Tensor:
@@ -190,7 +239,11 @@ class Explanation:
         order = self.logits.sort(descending=True, stable=True).indices.tolist()
         return next((other for other in order if other != cls), None)
 
-    def level(self, hop: int | str) -> Level:
+    def residual(self, cls: int) -> float:
+        """What is missing of a logit: nothing, but for rounding."""
+        return 0.0
+
+    def level(self, hop: int | str) -> Any:
         """The level of a hop, or `"global"`."""
         found = {level.hop: level for level in self.levels}
         if isinstance(hop, int | str) and not isinstance(hop, bool) and hop in found:

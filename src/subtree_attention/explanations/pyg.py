@@ -9,15 +9,15 @@ import torch_geometric.explain as pyg
 from torch import Tensor
 from torch_geometric.explain.config import MaskType, ModelMode, ModelReturnType, ModelTaskLevel
 
-from .explainer import Explainer
+from .explainer import explainer_of
 
 
 class STAExplainer(pyg.ExplainerAlgorithm):
-    """Node masks of STAGNN for PyG: what each node adds to the logit of the explained class.
+    """Node masks of STAGNN and STAFormer for PyG: what each node adds to the explained logit.
 
     A mask is the sum of a node's contributions over hops and heads. It is signed, it sums to the
-    logit less its bias, and nothing is trained. With several indices the masks are summed; with
-    none, over all nodes, one after the other.
+    logit less its bias (of an STAFormer nearly, see :class:`Attribution`), and nothing is trained.
+    With several indices the masks are summed; with none, over all nodes, one after the other.
 
     Masked features (PyG's fidelity, for one) need a mask of 0 and 1: threshold it, for example with
     `threshold_config={"threshold_type": "topk_hard", "value": 20}`.
@@ -49,7 +49,7 @@ class STAExplainer(pyg.ExplainerAlgorithm):
     ) -> pyg.Explanation:
         """The masks; `kwargs` are the model's: edge_weight and batch."""
         kwargs.pop("batch_size", None)  # spares the model a look at batch; not needed here
-        explainer = Explainer(model, x, edge_index, **kwargs)
+        explainer = explainer_of(model, x, edge_index, **kwargs)
         nodes = torch.arange(explainer.num_nodes) if index is None else torch.as_tensor(index)
         mask = torch.zeros(explainer.num_nodes, dtype=x.dtype)
         for root in nodes.flatten().tolist():

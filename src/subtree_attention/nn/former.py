@@ -100,13 +100,21 @@ class STAFormer(nn.Module):
         channels = conv.heads * conv.key_channels
         return fills_gpu(graph.num_edges, channels, conv.value_channels)
 
+    def inputs(self, x: Features) -> Features:
+        """What the first block sees, before dropout: x, or its projection."""
+        x = as_features(x)
+        return x if self.lin_in is None else F.relu(self.lin_in(x))
+
     def hidden(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
         """What the last map sees, [N, hidden_channels] (L times as wide with `"concat"`)."""
-        x = as_features(x)
-        if self.lin_in is not None:
-            x = F.relu(self.lin_in(x))
-        x = dropped(x, self.input_dropout, self.training)
-        outputs: list[Any] = [x]
+        return self._stacked(self.inputs(x), edge_index, *rest, **more)
+
+    def through(self, inputs: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
+        """Outputs [N, out_channels] of what the first block sees."""
+        return self.lin_out(self._stacked(inputs, edge_index, *rest, **more))
+
+    def _stacked(self, inputs: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
+        outputs: list[Any] = [dropped(inputs, self.input_dropout, self.training)]
         for block in self.blocks:
             outputs.append(block(outputs[-1], edge_index, *rest, **more))
         return JUMPS[self.jumping](outputs[1:])

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ..datasets.targets import in_words
-from ..explanations import Explainer, Explanation
-from ..explanations.explanation import GLOBAL, Level, Rest, Source
+from ..explanations import Attributor, Explainer, Explanation, explainer_of
+from ..explanations.explanation import GLOBAL, RESIDUAL, Portion, Rest, Source
 from ..runs import SavedRun
 from ..tasks.answers import OfLabels, OfNumbers
 from .tables import numbers
@@ -27,10 +27,9 @@ BAR = 20
 """Characters of the longest bar."""
 
 
-def explainer(run: SavedRun) -> Explainer:
+def explainer(run: SavedRun) -> Explainer | Attributor:
     """Explains any node of the graph of a run; refuses a model that it cannot explain."""
-    model: Any = run.model
-    return Explainer(model, run.dataset.features.to(run.device), run.graph)
+    return explainer_of(run.model, run.dataset.features.to(run.device), run.graph)
 
 
 def describe(run: SavedRun, node: int) -> dict[str, Any]:
@@ -102,7 +101,9 @@ def to_dict(
     of the other classes (the runner-up, where the winning class is explained); to one logit only
     where classes are no rivals: of a label, or of a number, on the scale that was learnt.
     "attention" are shares of the weights of each head; what these sum to is "weights" of a level,
-    None where the read-out is a mean and they sum to 1.
+    None where the read-out is a mean and they sum to 1. Where the model is not linear given its
+    attention it is an attribution, "exact" is false, there are neither heads nor shares, "residual"
+    is what is missing of each logit, and the "bias" are the logits of an input of zeros.
 
     Args:
         run: whose model and graph it is of.
@@ -119,24 +120,25 @@ def to_dict(
     pair = [cls] if rival is None else [cls, rival]
 
     def part(of: Source | Rest) -> dict[str, Any]:
-        added = scale * of.contribution.sum(0)[pair]
+        added = scale * of.contribution.sum(0)
         return {"attention": of.attention.tolist(), "contribution": added.tolist()}
 
-    def walk(level: Level, node: int) -> dict[str, Any] | None:
-        if level.hop == GLOBAL:
+    def walk(level: Portion, node: int) -> dict[str, Any] | None:
+        if isinstance(level.hop, str):
             return None
-        nodes, probability = explanation.walk(int(level.hop), node)
+        nodes, probability = explanation.walk(level.hop, node)
         return {"nodes": [run.dataset.id(step) for step in nodes], "probability": probability}
 
-    def level_of(level: Level) -> dict[str, Any]:
-        named = hops is None or level.hop == GLOBAL or int(level.hop) <= hops
-        sources, rest = level.top(top if named else 0, by, cls)
+    def level_of(level: Any) -> dict[str, Any]:
+        named = hops is None or isinstance(level.hop, str) or level.hop <= hops
+        sources, rest = level.top(top if named else 0, by, cls, pair)
+        totals = level.totals(pair)  # [H, 2]
         return {
             "hop": level.hop,
             "nodes": len(level.nodes),
             "weights": None if level.is_mean else level.attention.sum(0).tolist(),  # [H]
-            "contribution": (scale * level.total.sum(0)[pair]).tolist(),
-            "heads": (scale * level.total[:, pair]).tolist(),  # [H, 2]
+            "contribution": (scale * totals.sum(0)).tolist(),
+            "heads": (scale * totals).tolist() if explanation.exact else [],
             "sources": [
                 {**describe(run, each.node), **part(each), "walk": walk(level, each.node)}
                 for each in sources
@@ -147,6 +149,8 @@ def to_dict(
     return {
         **describe(run, root),
         "predicted": run.answers.told(root),
+        "exact": explanation.exact,
+        "residual": [scale * explanation.residual(each) for each in pair],
         "class": about.name,
         "rival": None if rival is None else classes[rival],
         **_sureness(run, root, pair),
@@ -181,12 +185,21 @@ def show(told: dict[str, Any]) -> RenderableType:
         )
         if level["sources"]:
             branch.add(_sources(level, told))
-    own = "output" if told["probability"] is None else "logit"
-    line = (
-        f"all parts and the bias add up to {told['logit'][0]:.6f}; "
-        f"the model's own {own} is {told['model_logit'][0]:.6f}"
+    return Group(tree, "", _table(told), "", _sum(told))
+
+
+def _sum(told: dict[str, Any]) -> str:
+    """What the parts add up to, beside what the model says."""
+    logit, own = told["logit"][0], told["model_logit"][0]
+    said = f"the model's own {'output' if told['probability'] is None else 'logit'} is {own:.6f}"
+    if told["exact"]:
+        return f"all parts and the bias add up to {logit:.6f}; {said}"
+    missing = told["residual"][0]
+    return (
+        "attribution, not exact: this model is not linear given its attention. Integrated "
+        f"gradients from an input of zeros add up to {logit - missing:.6f}; {said}, so "
+        f"{signed(missing)} is missing"
     )
-    return Group(tree, "", _table(told), "", line)
 
 
 def _pair(told: dict[str, Any]) -> list[str]:
@@ -218,8 +231,12 @@ def _part(node: dict[str, Any]) -> str:
     return f" ({node['split']})" if node["split"] else ""
 
 
+NAMES = {GLOBAL: "global attention", RESIDUAL: "residual"}
+"""Of levels that are no hops."""
+
+
 def _name(level: dict[str, Any]) -> str:
-    return "global attention" if level["hop"] == GLOBAL else f"hop {level['hop']}"
+    return NAMES.get(level["hop"]) or f"hop {level['hop']}"
 
 
 def _weights(level: dict[str, Any]) -> str:
@@ -231,13 +248,14 @@ def _weights(level: dict[str, Any]) -> str:
 
 def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
     """The nodes of a level that are named, and the rest as one row."""
-    texts = ("walk" if level["hop"] not in (0, GLOBAL) else "node", "label")
+    texts = ("walk" if level["hop"] not in (0, *NAMES) else "node", "label")
     look: Any = {"no_wrap": True, "box": None, "pad_edge": False, "header_style": "dim"}
-    table = numbers((*texts, "% of each head", *_columns(told)), texts=texts, **look)
+    heads = ["% of each head"] if told["exact"] else []
+    table = numbers((*texts, *heads, *_columns(told)), texts=texts, **look)
 
     def add(name: str, label: str, part: dict[str, Any], style: str | None = None) -> None:
-        shares = " ".join(f"{percent(share, 1):>5}" for share in part["attention"])
-        table.add_row(name, label, shares, *map(signed, part["contribution"]), style=style)
+        shares = [" ".join(f"{percent(share, 1):>5}" for share in part["attention"])] * len(heads)
+        table.add_row(name, label, *shares, *map(signed, part["contribution"]), style=style)
 
     for source in level["sources"]:
         label = "-" if source["label"] is None else plain(short(source["label"]))
@@ -255,7 +273,8 @@ def _table(told: dict[str, Any]) -> Table:
     heads = len(levels[0]["heads"])
     headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *rival)
     of = cls if told["probability"] is None else f"the logit of {cls}"
-    look: Any = {"title": f"what {of} is made of", "box": SIMPLE_HEAD}
+    made = "is made of" if told["exact"] else "is attributed to"
+    look: Any = {"title": f"what {of} {made}", "box": SIMPLE_HEAD}
     table = numbers(headings, texts=("",), no_wrap=True, **look)
     name, bars = table.columns[0], table.columns[heads + 2]
     name.no_wrap, bars.min_width, bars.max_width = True, 4, BAR
@@ -269,7 +288,9 @@ def _table(told: dict[str, Any]) -> Table:
 
     for level in levels:
         add(_name(level), [signed(head[0]) for head in level["heads"]], level["contribution"])
-    add("bias", [""] * heads, told["bias"])
+    add("bias" if told["exact"] else "input of zeros", [""] * heads, told["bias"])
+    if not told["exact"]:
+        add("missing", [""] * heads, told["residual"])
     table.add_section()
     sums = [signed(sum(level["heads"][head][0] for level in levels)) for head in range(heads)]
     add("logit" if told["probability"] else "sum", sums, told["logit"], bar=False)

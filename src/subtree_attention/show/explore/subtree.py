@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...explanations.explanation import GLOBAL, Explanation, Level
+from ...explanations.explanation import Explanation, Level
 
 NODES = 60
 """Nodes that are drawn, in all levels together."""
@@ -41,7 +41,7 @@ class Choice:
         return slice(None) if self.head is None else [self.head]
 
     def shows(self, level: Level) -> bool:
-        return level.hop == GLOBAL or int(level.hop) <= self.hops
+        return isinstance(level.hop, str) or level.hop <= self.hops
 
     def total(self, level: Level) -> float:
         """What a level adds to the logit."""
@@ -116,7 +116,7 @@ def _link(nodes: list[dict[str, Any]], explanation: Explanation) -> None:
     """
     place = {(node["hop"], node["node"]): at for at, node in enumerate(nodes)}
     for node in reversed(nodes):  # the deepest walks first: they hold what the others need
-        hop, walks = node["hop"], node["hop"] not in (0, GLOBAL)
+        hop, walks = node["hop"], not isinstance(node["hop"], str) and node["hop"] > 0
         node["walk"] = explanation.walk(hop, node["node"]).nodes if walks else []
         way = [(hop - step, on_it) for step, on_it in enumerate(node["walk"])][1:]
         node["parent"] = next((place[spot] for spot in way if spot in place), None)

@@ -58,6 +58,11 @@ class Views:
         self._node_of = {id: node for node, id in enumerate(self._ids)}
         self._folded = [id.casefold() for id in self._ids]
         self._explainer = explainer(run)
+        if not self._explainer.exact:
+            raise ValueError(
+                f"{type(run.model).__name__} has no single level of attention to draw: its logits "
+                "are attributed to nodes, see sta explain"
+            )
         self._explain = lru_cache(KEPT)(self._explainer)
         self._lock = Lock()  # one root at a time: each takes all cores as it is
 

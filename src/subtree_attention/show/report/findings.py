@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...explanations import Explainer
 from ...io import FileError
 from ...nn import STAGNN, STAConv
 from ...runs import SavedRun, open_all
@@ -143,7 +142,7 @@ def _graph(unit: int, run: SavedRun) -> dict[str, Any]:
     return {**brief(run, unit), "output": told["class"], "sources": nodes}
 
 
-def _sources(node: int, run: SavedRun, explain: Explainer) -> list[dict[str, Any]]:
+def _sources(node: int, run: SavedRun, explain: Any) -> list[dict[str, Any]]:
     """The nodes that led most to what is wrong: of a label that is missed, or a number that is too
     low, those that took away most."""
     about = output(run, node)

@@ -20,7 +20,8 @@ export const percent = (share) =>
 export const count = (number, word) =>
   `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 
-export const hopName = (hop) => (hop === "global" ? "global attention" : `hop ${hop}`);
+export const hopName = (hop) =>
+  ({ global: "global attention", residual: "residual" })[hop] ?? `hop ${hop}`;
 
 export function short(text, length = 40) {
   const characters = [...text]; // so that none is cut in two

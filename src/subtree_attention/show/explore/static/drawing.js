@@ -126,7 +126,7 @@ function sizesOf(nodes, by) {
 }
 
 function ring(hop, radius) {
-  const data = { id: `ring-${hop}`, size: 2 * radius, name: hop === "global" ? hop : hopName(hop) };
+  const data = { id: `ring-${hop}`, size: 2 * radius, name: typeof hop === "string" ? hop : hopName(hop) };
   return { group: "nodes", data, position: { x: 0, y: 0 }, classes: "ring" };
 }
 

@@ -36,7 +36,7 @@ export function place(nodes) {
   }
 
   const groups = [
-    nodes.flatMap((node, at) => (node.hop === "global" ? [at] : [])), // reached by no walk
+    nodes.flatMap((node, at) => (typeof node.hop === "string" ? [at] : [])), // reached by no walk
     nodes[0].hop === 0 ? children[0] : [],
   ];
   const most = Math.max(...groups.map((group) => total(group.map(need))));

@@ -1,0 +1,204 @@
+r"""Attribution for networks that are not linear given their attention: integrated gradients.
+
+The input of every node is brought up from 0 to what it is, all at the same time, and the logit
+follows; what each node has of its way is integrated. With z what the first block sees and F a
+logit,
+
+.. math::
+    \mathrm{added}_j = \int_0^1 \frac{\partial F(t z)}{\partial z_j} \cdot z_j \, dt, \qquad
+    \sum_j \mathrm{added}_j = F(z) - F(0)
+
+The integral is a sum over a few steps, so the parts add up nearly; by how much they do not is said.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import _check
+from ..nn import STAFormer
+from ..nn.features import Features, SparseFeatures
+from ..nn.models import evaluating
+from .explanation import GLOBAL, Explanation, Portion
+from .walks import Reach, Walks
+
+STEPS = (32, 64, 128)
+"""Points of the integral: more are taken as long as the parts do not add up."""
+
+ENOUGH = 0.01
+"""They do if what is missing is at most this share of all parts, without their signs."""
+
+
+@dataclass(frozen=True)
+class Ring(Portion):
+    """The nodes of one distance from the root, or those that only global attention reaches.
+
+    Attributes:
+        hop: steps of the shortest walk to the root, or "global".
+        nodes: `[n]`, ascending.
+        classes: C.
+    """
+
+    hop: int | str
+    nodes: Tensor
+    classes: int
+    _added: Callable[[int], Tensor]  # of a class, by all nodes: [N]
+
+    @property
+    def shares(self) -> None:
+        """There are no weights that a node would have a share in."""
+        return None
+
+    def contributions(self, cls: int) -> Tensor:
+        """What is attributed to each node for the logit of a class, [n, 1], signed."""
+        self._check_class(cls)
+        return self._added(cls)[self.nodes, None]
+
+    def totals(self, classes: Sequence[int] | None = None) -> Tensor:
+        classes = range(self.classes) if classes is None else classes
+        return torch.stack([self.contributions(cls).sum(0) for cls in classes], dim=-1)
+
+    def _parts(self, chosen: Tensor, classes: Sequence[int] | None) -> Tensor:
+        classes = range(self.classes) if classes is None else classes
+        return torch.stack([self.contributions(cls)[chosen] for cls in classes], dim=-1)
+
+
+@dataclass(repr=False, eq=False)
+class Attribution(Explanation):
+    """What the logits of a root are attributed to: integrated gradients, not an exact sum.
+
+    Levels are distances from the root; there are no heads (each table has one column). A class
+    costs some dozen passes over the graph when it is first asked for.
+
+    Attributes:
+        bias: `[C]`, the logits where the input of all nodes is 0.
+        outputs: `[C]`, what the model says.
+    """
+
+    exact: ClassVar[bool] = False
+    outputs: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """[C], what the model says; the parts add up to it less :meth:`residual`."""
+        return self.outputs
+
+    def residual(self, cls: int) -> float:
+        """What is missing: the logit less its parts."""
+        parts = float(self.importance(cls).double().sum()) + float(self.bias[cls])
+        return float(self.outputs[cls]) - parts
+
+
+class Attributor:
+    """Attributes the logits of any root of a graph to nodes: for an :class:`STAFormer`.
+
+    Args:
+        model: see :func:`explain`, like all that follow. Later changes of it are not seen.
+    """
+
+    exact = False
+    heads = 1
+
+    def __init__(
+        self,
+        model: STAFormer,
+        x: Features,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> None:
+        with evaluating(model), torch.no_grad():
+            self._inputs: Any = model.inputs(x)
+            graph = model.blocks[0].conv.as_graph(edge_index, edge_weight, self._inputs)
+        self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        if graph.is_weighted:
+            edge_weight = None  # they are in the Graph
+        more: Any = {"edge_weight": edge_weight, "batch": batch, "edge_attr": edge_attr}
+        more = {name: tensor for name, tensor in more.items() if tensor is not None}
+        self._outputs: Any = partial(self._model.through, edge_index=graph, **more)
+        self.num_nodes, self.hops = graph.num_nodes, sum(b.conv.hops for b in model.blocks)
+        self._everywhere = any(block.conv.beside is not None for block in model.blocks)
+        self._walks, self._device = Walks(graph), graph.device
+        self._ends = [self._at(self._scale(share)).cpu() for share in (0.0, 1.0)]
+
+    def __call__(self, root: int) -> Attribution:
+        """The attribution of a root."""
+        if _check.integer("root", root, 0) >= self.num_nodes:
+            raise ValueError(f"root {root} is not a node: the graph has {self.num_nodes} nodes")
+        start, end = (outputs[root] for outputs in self._ends)
+        known: dict[int, Tensor] = {}
+
+        def added(cls: int) -> Tensor:
+            if cls not in known:
+                known[cls] = self._integrated(root, cls, float(end[cls] - start[cls]))
+            return known[cls]
+
+        reached = self._walks.reach(root, self.hops)
+        rings = [
+            Ring(hop, torch.from_numpy(nodes), len(end), added)
+            for hop, nodes in self._distances(reached)
+        ]
+        about = self.num_nodes, self._walks, reached
+        return Attribution(root, rings, start, *about, outputs=end)
+
+    def _distances(self, reached: list[Reach]) -> list[tuple[int | str, np.ndarray]]:
+        """The nodes at each distance, as far as there are any; and those that no walk brings."""
+        seen, rings = np.zeros(self.num_nodes, bool), list[tuple[int | str, np.ndarray]]()
+        for hop, (nodes, _) in enumerate(reached):
+            new = nodes[~seen[nodes]]
+            seen[new] = True
+            if len(new):
+                rings.append((hop, new))
+        if self._everywhere and not seen.all():
+            rings.append((GLOBAL, np.flatnonzero(~seen)))
+        return rings
+
+    def _integrated(self, root: int, cls: int, wanted: float) -> Tensor:
+        """What each node adds to a logit of the root, [N], with as many steps as it takes."""
+        for steps in STEPS:
+            total = torch.zeros(self.num_nodes, dtype=torch.float64)
+            for share, weight in zip(*_points(steps), strict=True):
+                scale = self._scale(share).requires_grad_()
+                with torch.enable_grad():
+                    logit = self._at(scale)[root, cls]
+                (grad,) = torch.autograd.grad(logit, scale)
+                total += weight * grad[:, 0].double().cpu()
+            if abs(wanted - float(total.sum())) <= ENOUGH * float(total.abs().sum()):
+                break
+        return total.to(self._ends[0].dtype)
+
+    def _scale(self, share: float) -> Tensor:
+        return torch.full((self.num_nodes, 1), share, dtype=self._inputs.dtype, device=self._device)
+
+    def _at(self, scale: Tensor) -> Tensor:
+        """The outputs [N, C] where the input of each node is multiplied by its scale [N, 1]."""
+        x = self._inputs
+        scaled = x * scale if isinstance(x, Tensor) else _Scaled(x, scale)
+        with torch.set_grad_enabled(scale.requires_grad):
+            return self._outputs(scaled)
+
+
+class _Scaled(SparseFeatures):
+    """Sparse features, each row multiplied by a number that may ask for a gradient."""
+
+    def __init__(self, x: SparseFeatures, scale: Tensor) -> None:
+        vars(self).update(vars(x))
+        self.scale = scale
+
+    def times(self, dense: Tensor, dropout: float = 0.0) -> Tensor:
+        return self.scale * super().times(dense, dropout)
+
+
+def _points(steps: int) -> tuple[list[float], list[float]]:
+    """Where a function on 0 to 1 is looked at, and what counts how much (Gauss and Legendre)."""
+    places, weights = np.polynomial.legendre.leggauss(steps)
+    return ((places + 1) / 2).tolist(), (weights / 2).tolist()
