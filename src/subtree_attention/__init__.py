@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .datasets import from_npz as from_npz
     from .datasets import from_pyg as from_pyg
     from .datasets import from_tables as from_tables
+    from .explanations import Attribution as Attribution
     from .explanations import Explainer as Explainer
     from .explanations import Explanation as Explanation
     from .explanations import explain as explain
@@ -43,6 +44,7 @@ _HOMES = {
     "STAGNN": "nn",
     "Config": "config",
     "Dataset": "datasets",
+    "Attribution": "explanations",
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",
