@@ -165,6 +165,7 @@ def test_what_does_not_go_together_is_refused(refused) -> None:
         "train", *tables, "--graph-column", "molecule", "--target", "toxic", "--tune", "1m"
     )
     assert "--tune searches the settings of nodes" in error
+    assert "'mutag' is learnt with STAFormer" in refused("tune", "mutag", "--trials", "1")
     error = refused("train", "digits", "--task", "graph-classification")
     assert "name the graph of each node with --graph-column" in error
     error = refused("train", "digits", "--task", "link", "--pooling", "max")

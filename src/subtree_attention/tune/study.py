@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import _check, datasets
-from ..config import Config
+from ..config import Config, STAGNNSettings
 from ..io import FileError, drop_torn_line, lock, lock_if_free, locked
 from ..tasks import of as task_of
 from ..train.recipes import recipe
@@ -89,7 +89,12 @@ class Plan:
         searched = self.changes.keys() & {*space_of(self.space), "runs", "seed"}
         if searched:
             raise ValueError(f"{', '.join(sorted(searched))}: fixed, and searched at once")
-        self.config({})  # refuses what the recipe cannot be changed to
+        model = self.config({}).model  # refuses what the recipe cannot be changed to
+        if model.name != STAGNNSettings.name:
+            raise ValueError(
+                f"settings of STAGNN are searched, and '{self.graph}' is learnt with "
+                f"{model.title}: choose its settings by hand (sta train --help)"
+            )
 
     def config(self, point: Mapping[str, Any]) -> Config:
         """What a trial at a point trains."""
