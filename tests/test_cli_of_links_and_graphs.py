@@ -152,6 +152,22 @@ def test_graphs_from_tables_to_new_ones(run, refused) -> None:
     assert "--top is for a model of links" in refused("predict", "run", "--top", "3", "--force")
 
 
+def test_numbers_of_graphs(run) -> None:
+    tables = write_tables("", 40, "m")
+    graphs = molecules(40, "m")[2]
+    sizes = {"molecule": graphs["molecule"], "size": [3 + number % 4 for number in range(40)]}
+    Path("graphs.csv").write_text(csv_text(sizes))
+    how = ("--graph-column", "molecule", "--target", "size", "--task", "graph-regression", *FAST)
+    printed = run("train", *tables, *how, "--metric", "mae", "--pooling", "sum", "--out", "run")
+    assert "test MAE" in printed
+    assert "test graphs" in run("evaluate", "run")
+    run("predict", "run")
+    assert rows("predictions.csv")[1].keys() == {"id", "prediction", "known", "low", "high"}
+    assert "adds to size" in run("explain", "run", "m3")
+    run("report", "run")
+    assert "a number of each graph" in Path("report.html").read_text()
+
+
 def test_what_does_not_go_together_is_refused(refused) -> None:
     tables = write_tables("", 8, "m")
     assert "--target is missing" in refused("train", *tables)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 import subtree_attention as sta
 from subtree_attention.config import LinkPrediction as Settings
@@ -110,6 +111,15 @@ def test_hidden_links_are_learnt_from_and_the_others_walked_on() -> None:
     assert walked < seen
     assert int((split.train & (target == 0)).sum()) == 2 * len(learnt)
     assert torch.equal(problem.inputs["fresh"], split.train & (target == 0))
+
+
+def test_a_graph_of_pyg_needs_no_target() -> None:
+    whole = two_groups()
+    data = sta.from_pyg(Data(x=whole.x, edge_index=whole.edge_index))
+    assert (data.y.eq(-1).all(), data.classes) == (True, ())
+    task().accept(data)
+    with pytest.raises(ValueError, match="no node has a label, so there is nothing to learn"):
+        sta.fit(sta.recipe(data), data=data)
 
 
 def test_too_few_links_are_refused() -> None:

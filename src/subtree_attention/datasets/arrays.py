@@ -39,7 +39,7 @@ def from_pyg(data: Data) -> Dataset:
     """A PyG `Data` with x, edge_index and y, as it stands; its masks are kept if it has all three.
 
     y are classes [N] if it holds whole numbers, a number of each node [N] if it is floating, and
-    labels [N, C] if it has columns of 0 and 1. What is -1, or NaN, is not known.
+    labels [N, C] if it has columns of 0 and 1. What is -1, or NaN, is not known. Links need no y.
 
     Edges are taken as they are: `ToUndirected` is up to you. `ids` and `classes` are those of the
     data, or the numbers of the nodes and classes.
@@ -47,10 +47,10 @@ def from_pyg(data: Data) -> Dataset:
     if not hasattr(data, "edge_index") or not hasattr(data, "get"):
         raise TypeError(f"a graph is a Dataset or a PyG Data, got {type(data).__name__}")
     for name in ("x", "edge_index", "y"):
-        if not isinstance(data.get(name), Tensor):
+        if not isinstance(data.get(name), Tensor) and (name != "y" or data.get("y") is not None):
             raise ValueError(f"the graph has no {name}: it needs x, edge_index and y")
     parts = {name: data.get(name) for name in ("x", "edge_index", "y", *OPTIONAL)}
-    if data.y.dim() == 2 and data.y.size(1) == 1:
+    if parts["y"] is not None and data.y.dim() == 2 and data.y.size(1) == 1:
         parts["y"] = data.y.flatten()
     masks = [name for name in MASKS if data.get(name) is not None]
     if len(masks) == len(MASKS):
@@ -147,8 +147,10 @@ def _checked(source: str, parts: dict[str, Any], unused: Sequence[str]) -> Datas
     )
 
 
-def _target(y: Tensor, names: Any, num_nodes: int) -> tuple[Tensor, tuple[str, ...]]:
+def _target(y: Tensor | None, names: Any, num_nodes: int) -> tuple[Tensor, tuple[str, ...]]:
     """Whole numbers are classes, floating ones numbers, and columns of 0 and 1 are labels."""
+    if y is None:
+        return torch.full((num_nodes,), -1), ()
     if y.is_complex() or y.shape[:1] != (num_nodes,) or y.dim() > 2:
         raise ValueError(f"y must be a whole number for each of {num_nodes} nodes")
     if y.dim() == 2:
