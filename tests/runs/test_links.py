@@ -33,7 +33,15 @@ def folder(request, tmp_path_factory) -> Path:
     nodes, edges = nodes_and_edges()
     data = sta.from_tables(nodes, edges, directed=request.param == "directed")
     out = tmp_path_factory.mktemp("links") / request.param
-    small = {"hops": 1, "heads": 2, "hidden_channels": 8, "epochs": 30, "runs": 1, "lr": 0.01}
+    small = {
+        "hops": 1,
+        "heads": 2,
+        "hidden_channels": 8,
+        "epochs": 30,
+        "runs": 1,
+        "lr": 0.01,
+        "dropout": 0.1,
+    }
     config = sta.recipe(data, task="link", decoder=request.param, metric="roc_auc", **small)
     sta.fit(config, out, data=data, device="cpu")
     return out

@@ -1,6 +1,7 @@
 """Configurations and recipes."""
 
 import pytest
+import torch
 
 from subtree_attention import Config, datasets, recipe
 
@@ -80,3 +81,15 @@ def test_wrong_settings_are_refused_in_words(changes: dict[str, object], message
 def test_unknown_graph_gets_a_suggestion() -> None:
     with pytest.raises(ValueError, match="pubmed"):
         recipe("pubmet")
+
+
+def test_links_and_graphs_have_recipes_of_their_own() -> None:
+    links, graphs = recipe("cora", task="link"), recipe("enzymes")
+    assert (links.model.name, links.task.metric) == ("staformer", "hits@100")
+    assert (links.data.encoding, links.model.input_dropout) == (0, 0.5)
+    assert (graphs.model.name, graphs.task.name) == ("staformer", "graph-classification")
+    assert (graphs.data.split, graphs.fit.runs) == ("own", 10)
+    assert recipe("cora", task="link", model="stagnn", heads=2).model.heads == 2
+    own = datasets.Dataset(torch.ones(20, 3), torch.arange(20).expand(2, -1), torch.full((20,), -1))
+    assert recipe(own, task="link").model.input_dropout == 0  # of few columns none is dropped
+    assert recipe(own, task="link", input_dropout=0.3).model.input_dropout == 0.3

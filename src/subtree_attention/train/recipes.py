@@ -90,7 +90,25 @@ DEEP: dict[str, dict[str, Any]] = {
 }
 """As `RECIPES`, of the deep model; other graphs take what `DEEP_COMMON` says."""
 DEEP_COMMON: dict[str, Any] = {"encoding": 0, "lr": 0.001, "epochs": 1000, "patience": 200}
-DEEP_TASKS: dict[str, dict[str, Any]] = {"link-prediction": {"weight_decay": 0.0}}
+DEEP_TASKS: dict[str, dict[str, Any]] = {
+    "link-prediction": {
+        "hidden_channels": 128,
+        "layers": 1,
+        "hops": 4,
+        "norm": "layer",
+        "residual": "linear",
+        "dropout": 0.5,
+        "input_dropout": 0.5,
+        "lr": 0.003,
+        "weight_decay": 0.0,
+        "epochs": 1000,
+        "patience": 200,
+    },
+}
+"""As `TASKS`, of the deep model: links are learnt by heart unless much is dropped."""
+
+FEW_FEATURES = 100
+"""Of fewer none is dropped at the start: one column may be all that is known of a node."""
 
 SIZES: list[tuple[float, dict[str, Any]]] = [
     (5_000, {"hops": 5, "dropout": 0.4, "runs": 5, "epochs": 1000, "patience": 100}),
@@ -120,7 +138,9 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
     if not isinstance(graph, str):
         dataset = as_dataset(graph)
         model = _model_of(changes, graphs=dataset.batch is not None)
-        return _for_task(by_size(dataset, model), changes)
+        config = _for_task(by_size(dataset, model), changes)
+        few = dataset.x.size(1) < FEW_FEATURES and "input_dropout" not in changes
+        return config.replace(input_dropout=0.0) if few and model == DEEP_MODEL else config
     known = info(graph)  # refuses an unknown name
     model = _model_of(changes, graphs=known.num_graphs > 0)
     own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
