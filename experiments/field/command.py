@@ -11,11 +11,12 @@ JSON below the folder of the records. What is there is not run again: the same c
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.field.ablation import ABLATION, Ablation
+from experiments.field.drawing import draw
 from experiments.field.plan import Clock, parts_of, seconds_of
 from experiments.field.render import DOCS, render
 from experiments.field.studies import STUDIES, Study
@@ -28,6 +29,7 @@ from experiments.reproduce.queue import (
     taken_over,
     work_off,
 )
+from experiments.reproduce.store import DEFAULT as PAPER
 from experiments.reproduce.store import Store
 from subtree_attention import _check
 from subtree_attention.show.progress import Lines
@@ -46,14 +48,14 @@ class Worker:
         place: where.
         store: where the records are and go.
         clock: when there is no time left.
-        watch: told what is going on.
+        watch: makes what is told of a stage.
         processes: beside this one, for what cannot be captured.
     """
 
     place: Place
     store: Store
     clock: Clock
-    watch: Watch
+    watch: Callable[[], Watch] = Lines
     processes: int = 1
 
     def work(
@@ -66,7 +68,7 @@ class Worker:
 
     def _run(self, what: str, jobs: list[Job]) -> list[Job]:
         """Those of the jobs that failed; what is there is not run again."""
-        store, watch = self.store, self.watch
+        store, watch = self.store, self.watch()
         jobs = available(jobs, watch.say)
         for record in taken_over(missing(jobs, store), store):
             store.add(record)
@@ -131,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     store, failed = Store(asked.results), list[Job]()
     place = Place.of(asked.device, asked.together)
     processes = asked.processes or default_processes(place.device)
-    worker = Worker(place, store, Clock(asked.minutes), Lines(), processes)
+    worker = Worker(place, store, Clock(asked.minutes), processes=processes)
     for study in studies:
         graphs = _some("graph", asked.graph, study.graphs, alone=len(studies) == 1)
         models = _some("model", asked.model, study.models, alone=len(studies) == 1)
@@ -140,7 +142,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif not asked.render:
             failed += worker.work(study, graphs, models)
     if not asked.plan:
-        for file in render(studies, store, asked.docs):
+        files = render(studies, store, asked.docs)
+        try:
+            files += draw(STUDIES.values(), store, Store(PAPER), store.folder / "differences")
+        except ModuleNotFoundError as reason:
+            print(f"no picture: {reason}")
+        for file in files:
             print(f"written to {file}")
     if failed:
         words = named(failed, len(failed))

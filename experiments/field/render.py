@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from experiments.field.ablation import FULL, Ablation
 from experiments.field.published import PUBLISHED, Report
 from experiments.field.spaces import OURS
 from experiments.field.studies import Study
-from experiments.field.verdicts import LEVEL, verdicts
+from experiments.field.verdicts import LEVEL, Verdict, verdicts
 from experiments.reproduce.markup import Cell, Row, Table, render_markdown, texts
 from experiments.reproduce.queue import absent
 from experiments.reproduce.records import (
+    Paired,
     Record,
     divergence,
     on,
@@ -101,6 +103,10 @@ def scores(rows: Rows) -> Table:
         model: [score_cell(column.of(found), column.runs) for column in columns]
         for model, found in rows.of.items()
     }
+    heads = [column.head for column in columns]
+    if study.averaged:
+        heads.append("mean of all")
+        cells = {model: [*row, _mean_of(row)] for model, row in cells.items()}
     bold = [best_bold(column) for column in zip(*cells.values(), strict=True)]
     lines: list[Row] = [
         (*texts(model, "same harness"), *row)
@@ -108,7 +114,11 @@ def scores(rows: Rows) -> Table:
     ]
     reports = PUBLISHED.get(study.name, ())
     lines += [
-        (*texts(report.label, _source(report)), *(_reported(report, column) for column in columns))
+        (
+            *texts(report.label, _source(report)),
+            *(_reported(report, column) for column in columns),
+            *texts(*"-" * study.averaged),
+        )
         for report in reports
     ]
     made = [record for found in rows.of.values() for record in found]
@@ -116,7 +126,7 @@ def scores(rows: Rows) -> Table:
     return Table(
         f"{study.name}",
         study.title,
-        columns=("model", "source", *(column.head for column in columns)),
+        columns=("model", "source", *heads),
         rows=tuple(lines),
         rules=(len(cells),) if reports else (),
         notes=(
@@ -127,6 +137,15 @@ def scores(rows: Rows) -> Table:
             provenance(made),
         ),
     )
+
+
+def _mean_of(row: Sequence[Cell]) -> Cell:
+    """The mean of a row's means, if none is missing."""
+    means = [cell.mean for cell in row if cell.mean is not None]
+    if len(means) < len(row):
+        return Cell(f"{len(means)} of {len(row)} graphs")
+    mean = statistics.fmean(means)
+    return Cell(f"{mean:.2f}", mean=mean)
 
 
 def _source(report: Report) -> str:
@@ -161,17 +180,30 @@ def _beside_published(rows: Rows, reports: Sequence[Report]) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Ours minus a rival on a graph; pair is None where no run of both is there."""
+
+    graph: str
+    rival: str
+    pair: Paired | None
+    verdict: Verdict
+
+
+def differences(rows: Rows) -> list[Difference]:
+    """From every rival on every graph, each judged in the light of all."""
+    keys = [(graph, model) for graph in rows.study.graphs for model in rows.of if model != OURS]
+    ours = rows.of.get(OURS, [])
+    found = [paired_difference(on(ours, graph), on(rows.of[m], graph)) for graph, m in keys]
+    judged = zip(keys, found, verdicts(found), strict=True)
+    return [Difference(*key, pair, verdict) for key, pair, verdict in judged]
+
+
 def pairs(rows: Rows) -> Table:
     """Ours minus every rival, run by run, with a verdict."""
-    keys, found = [], []
-    for graph in rows.study.graphs:
-        for model in rows.of:
-            if model != OURS:
-                keys.append((graph, model))
-                ours = on(rows.of.get(OURS, []), graph)
-                found.append(paired_difference(ours, on(rows.of[model], graph)))
     lines = []
-    for (graph, model), pair, verdict in zip(keys, found, verdicts(found), strict=True):
+    for each in differences(rows):
+        graph, model, pair, verdict = each.graph, each.rival, each.pair, each.verdict
         runs = rows.study.runs(graph)
         if pair is None:
             lines.append(texts(graph_title(graph), model, "no runs", "-", f"0 of {runs}", "-", "-"))

@@ -16,7 +16,6 @@ from experiments.reproduce.store import Store
 from subtree_attention import Graph
 from subtree_attention.config import STAFormerSettings
 from subtree_attention.nn import build
-from subtree_attention.show.progress import Lines
 from tests.experiments.field.studies import STUDY
 from tests.experiments.reproduce.jobs import PLACE
 
@@ -71,7 +70,7 @@ def test_a_fresh_edge_gate_changes_nothing() -> None:
 def test_changes_are_run_of_what_was_chosen(tmp_path: Path) -> None:
     store, page = Store(tmp_path), tmp_path / "page.md"
     assert TINY.jobs("digits", store) == []
-    worker = Worker(PLACE, store, Clock(math.inf), Lines())
+    worker = Worker(PLACE, store, Clock(math.inf))
     assert [*worker.work(STUDY, ["digits"], ["GCN"])] == []
     assert " 0 trials   4 runs" in plan(TINY, ["digits"], ["GCN"], store)[0]
     assert [*worker.work(TINY, ["digits"], ["GCN"])] == []

@@ -83,6 +83,14 @@ def test_the_first_splits_have_a_column_of_their_own(tmp_path: Path, ours: None)
     assert "| 86.00 (5.48) | 90.00 (0.00) |" in text
 
 
+def test_the_mean_over_graphs_needs_all_of_them(tmp_path: Path, ours: None) -> None:
+    store = stored(tmp_path, GCN=[0.9, 0.9, 0.9, 0.8, 0.8])
+    text = written(replace(FIVE, averaged=True), store)
+    assert "| model | source | Digits | mean of all |" in text
+    assert "| GCN | same harness | 86.00 (5.48) | 86.00 |" in text
+    assert "| MLP | same harness | no runs | 0 of 1 graphs |" in text
+
+
 def test_rows_of_the_paper_stand_beside(tmp_path: Path, ours: None) -> None:
     paper = Store(tmp_path / "paper")
     for record in runs([0.7] * 5, graph="digits", split="B"):

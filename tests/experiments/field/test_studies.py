@@ -12,13 +12,12 @@ from experiments.field.spaces import TRIALS
 from experiments.field.studies import STUDIES, in_words
 from experiments.reproduce.queue import missing
 from experiments.reproduce.store import Store
-from subtree_attention.show.progress import Lines
 from tests.experiments.field.studies import STUDY, records_of
 from tests.experiments.reproduce.jobs import PLACE
 
 
 def worker(store: Store, minutes: float = math.inf) -> Worker:
-    return Worker(PLACE, store, Clock(minutes), Lines())
+    return Worker(PLACE, store, Clock(minutes))
 
 
 def test_every_model_of_every_table_has_as_many_different_trials() -> None:
@@ -92,9 +91,13 @@ def test_where_each_seed_chooses_no_other_one_matters() -> None:
     assert [of[job.key].config.model.hidden_channels for job in chosen] == [7, 2]
 
 
-def test_a_table_is_filled_and_nothing_is_run_twice(tmp_path: Path) -> None:
+def test_a_table_is_filled_and_nothing_is_run_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(tmp_path)
     assert [*worker(store).work(STUDY, STUDY.graphs, STUDY.models)] == []
+    out = capsys.readouterr().out
+    assert all(count in out for count in ("\n1/12 ", "\n12/12 ", "\n1/2 ", "\n2/2 "))
     records = store.read("tiny")
     assert len(records) == 2 * (TRIALS + 1)
     for model in STUDY.models:
