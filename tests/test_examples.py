@@ -11,6 +11,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 @pytest.mark.parametrize(
     ("name", "says"),
     [
+        ("traffic", ["test R2 of the logarithm: 0.", "page 0: ", "of 60 test pages are in"]),
+        ("hobbies", ["test micro F1: ", "chess: ", "person-5: ", "{'id': 'person-0'"]),
         ("links", ["test ROC-AUC: ", "person-0 and person-3: ", "perhaps person-"]),
         ("graphs", ["120 graphs", "test accuracy: ", "new-0: yes", "new-1: no"]),
     ],
@@ -23,6 +25,7 @@ def test_an_example_does_what_it_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [name])
     text = (EXAMPLES / f"{name}.py").read_text()
     assert len(text.splitlines()) < 100
     runpy.run_path(str(EXAMPLES / f"{name}.py"))
