@@ -140,6 +140,15 @@ def test_a_collection_is_refused() -> None:
         task().accept(three())
 
 
+def test_hits_need_more_pairs_than_k() -> None:
+    problem = task(metric="hits@100").problem(two_groups(), "B", 0)
+    words = r"Hits@100 says nothing of 18 random pairs, as many as there are validation links"
+    with pytest.raises(ValueError, match=words):
+        task(metric="hits@100").check(problem.target, problem.split)
+    task(metric="mrr").check(problem.target, problem.split)
+    assert sta.recipe(two_groups(), task="link").task.metric == "roc_auc"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -160,7 +169,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 @pytest.mark.parametrize("hide", [0.0, 0.5])
 def test_a_captured_epoch_draws_pairs_as_one_that_is_not(hide: float) -> None:
     data = two_groups(60, 0.3)
-    config = sta.recipe(data, task="link", hide=hide, dropout=0.3)
+    config = sta.recipe(data, task="link", hide=hide, dropout=0.3, metric="mrr")
 
     def rows(capture: bool) -> list[list[float]]:
         material = Material(data, config, torch.device("cuda"))

@@ -21,7 +21,7 @@ from .classification import Classification
 from .graphs import width_of
 from .metrics import LINK_METRICS, Loss, cross_entropy
 from .quality import LinkQuality, all_scores
-from .task import Problem
+from .task import Problem, parts
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -50,6 +50,17 @@ class LinkPrediction(Classification):
                 f"the graph has {count} links, too few to split into training, validation and "
                 f"test: {LEAST_LINKS} are needed at least"
             )
+
+    def check(self, target: Tensor, split: Split) -> None:
+        super().check(target, split)
+        name, _, k = self.metric.name.partition("@")
+        for part, mask in parts(split):
+            others = int(((target == 0) & mask).sum())
+            if name == "hits" and others <= int(k):
+                raise ValueError(
+                    f"{self.metric.title} says nothing of {others} random pairs, as many as there "
+                    f"are {part} links: use --metric roc_auc or mrr"
+                )
 
     def outputs(self, dataset: Dataset) -> int:
         """Two logits for each pair."""

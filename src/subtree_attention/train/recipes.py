@@ -9,7 +9,15 @@ import math
 from typing import Any
 
 from .. import _check
-from ..config import MODELS, Config, STAFormerSettings, STAGNNSettings, task_named, tasks_for
+from ..config import (
+    MODELS,
+    Config,
+    LinkPrediction,
+    STAFormerSettings,
+    STAGNNSettings,
+    task_named,
+    tasks_for,
+)
 from ..datasets import Dataset, as_dataset, info
 
 STAGNN, DEEP_MODEL = STAGNNSettings.name, STAFormerSettings.name
@@ -110,6 +118,9 @@ DEEP_TASKS: dict[str, dict[str, Any]] = {
 FEW_FEATURES = 100
 """Of fewer none is dropped at the start: one column may be all that is known of a node."""
 
+FEW_EDGES = 10_000
+"""Of fewer, a tenth of the links for validation is too little for Hits@100."""
+
 SIZES: list[tuple[float, dict[str, Any]]] = [
     (5_000, {"hops": 5, "dropout": 0.4, "runs": 5, "epochs": 1000, "patience": 100}),
     (100_000, {"hops": 5, "dropout": 0.2, "runs": 3, "epochs": 1000, "patience": 100}),
@@ -138,15 +149,24 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
     if not isinstance(graph, str):
         dataset = as_dataset(graph)
         model = _model_of(changes, graphs=dataset.batch is not None)
-        config = _for_task(by_size(dataset, model), changes)
-        few = dataset.x.size(1) < FEW_FEATURES and "input_dropout" not in changes
-        return config.replace(input_dropout=0.0) if few and model == DEEP_MODEL else config
+        return _for_task(by_size(dataset, model), {**_for_few(dataset, model, changes), **changes})
     known = info(graph)  # refuses an unknown name
     model = _model_of(changes, graphs=known.num_graphs > 0)
     own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
     task = {"task": "graph-classification"} if known.num_graphs else {}
     settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
     return _for_task(Config.of(known.name, **task, **settings), changes)
+
+
+def _for_few(dataset: Dataset, model: str, changes: dict[str, Any]) -> dict[str, Any]:
+    """What a graph of one's own is too small for."""
+    few: dict[str, Any] = {}
+    if dataset.x.size(1) < FEW_FEATURES and model == DEEP_MODEL:
+        few["input_dropout"] = 0.0
+    links = "task" in changes and task_named(changes["task"]) is LinkPrediction
+    if links and dataset.num_edges < FEW_EDGES:
+        few["metric"] = "roc_auc"
+    return few
 
 
 def _model_of(changes: dict[str, Any], graphs: bool) -> str:
