@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _check
@@ -443,8 +444,10 @@ class Graph:
             _ASKED_BY_COMPILERS[self.device.type, name] = key, make
         if name not in self.__dict__:
             # Kept for later calls, which may train and compute: not as tensors of an inference
-            # mode, nor as those without values that an export traces with.
-            with torch.inference_mode(False), _disable_current_modes():
+            # mode, nor as those without values that an export traces with, nor as those of a
+            # transform (torch.func), which end with it.
+            plain = _disable_current_modes(), temporarily_clear_interpreter_stack()
+            with torch.inference_mode(False), plain[0], plain[1]:
                 self.__dict__[name] = make(self)
         return name
 

@@ -233,6 +233,15 @@ def test_derivatives_forwards_and_second_ones(x, graph):
     assert_all_close([along], [(slopes[0] - slopes[1]) / (2 * step)], 1e-7)
 
 
+@pytest.mark.parametrize("transform", [hessian, grad])
+def test_a_graph_that_a_transform_saw_first_is_as_good_as_new(transform, x, graph):
+    """What is kept of it outlives the transform."""
+    conv, seen = STAConv(6, 8, hops=2).double(), Graph(EDGE, NODES)
+    first, second = (transform(lambda x: conv(x, seen).square().sum())(x) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(conv(x, seen), conv(x, graph))
+
+
 @pytest.mark.parametrize("learning", [True, False])
 def test_forward_mode_without_transforms(x, graph, learning):
     conv, direction = STAConv(6, 8).double().requires_grad_(learning), torch.randn_like(x)

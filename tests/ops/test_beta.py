@@ -176,7 +176,6 @@ class TestAgainstTheDefinition:
 
     def test_second_derivatives_of_a_power(self):
         graph = EDGES["directed"].graph()
-        graph.matrix(torch.float64)  # outside of the transforms
         inputs = random_inputs(graph.num_nodes, powers=2)
         query, key, value, beta = (t.detach() for t in inputs.all())
 
