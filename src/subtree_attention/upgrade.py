@@ -6,7 +6,8 @@ Files of runs carry a number, their format. Before there were numbers, all was f
     record          of one run of the experiments: the configuration in it, likewise
     summary         of one run: 2 also has the temperature of its probabilities
 
-A setting that came later, such as precision, is not in older files, and has its default then.
+A setting that came later, such as precision or readout, is not in older files, and has its default
+then.
 
 Format 3 has the same content. Since then tensors have a checksum beside them, and the other files
 of a run stand in a list of checksums, see `runs.folder`; a checkpoint of before is not gone on

@@ -15,7 +15,7 @@ def flat(config: Config) -> dict[str, object]:
     exact = settings["feature_map"] == "softmax"
     settings["similarity"] = "softmax" if exact else None
     settings["feature_map"] = "elu" if exact else settings["feature_map"]
-    del settings["precision"]  # it came later
+    del settings["precision"], settings["readout"]  # they came later
     settings["global_attention"] = "beside" if settings["global_attention"] else None
     return settings
 
