@@ -230,7 +230,7 @@ def test_a_report_shows_what_fits_the_task(trained: Path, tmp_path: Path) -> Non
     assert "What is taken for what" not in text
     if sta.open(trained).task.kind == "number":
         assert "Predicted against true" in text
-        assert "intervals reach from 1/" in text
+        assert "Intervals reach from 1/" in text
         assert text.count("<circle") >= 10  # the test nodes
         assert "farthest off" in text
     else:

@@ -7,9 +7,10 @@ import scipy.sparse
 import torch
 
 import subtree_attention as sta
-from subtree_attention.config import Config
+from subtree_attention.config import Config, NodeClassification, NodeMultiLabel, NodeRegression
 from subtree_attention.datasets import Dataset
 from subtree_attention.datasets.features import from_scipy
+from subtree_attention.tasks.metrics import CLASS_METRICS, LABEL_METRICS, NUMBER_METRICS
 from subtree_attention.train.jobs import Place
 from subtree_attention.train.run import Material
 from subtree_attention.train.step import NOTES, Trainer
@@ -229,6 +230,25 @@ class TestOnAGPU:
         advance(eager, 8)
         assert captured.read(0) == eager.read(0)
         assert captured.read(0)[-1][2] > 0.5
+
+    @pytest.mark.parametrize(
+        ("task", "metric"),
+        [
+            *((NodeClassification.name, name) for name in CLASS_METRICS),
+            *((NodeMultiLabel.name, name) for name in LABEL_METRICS),
+            *((NodeRegression.name, name) for name in NUMBER_METRICS),
+        ],
+    )
+    def test_every_metric_is_captured(self, data, task, metric):
+        labels = torch.nn.functional.one_hot(data.y).float()
+        y = {NodeMultiLabel.name: labels, NodeRegression.name: data.y.double()}.get(task, data.y)
+        config = CONFIG.replace(task=task, metric=metric)
+        captured = make(data._with(y=y), "cuda", config=config)
+        eager = make(data._with(y=y), "cuda", config=config, capture=False)
+        advance(captured, 8)
+        advance(eager, 8)
+        assert captured.replay is not None
+        assert captured.read(0) == eager.read(0)
 
     def test_it_runs_where_only_deterministic_algorithms_are_allowed(self, data, monkeypatch):
         monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")

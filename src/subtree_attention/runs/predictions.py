@@ -65,6 +65,11 @@ class Predictions:
         return self._named.probabilities
 
     @property
+    def labels(self) -> np.ndarray:
+        """Known classes by number, [N], else -1; or 1 and 0 of labels, [N, C], else NaN."""
+        return self._named.target
+
+    @property
     def _named(self) -> OfNames:
         if not isinstance(self.answers, OfNames):
             raise ValueError("numbers are predicted, which have no classes and no probabilities")

@@ -16,7 +16,8 @@ def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
     """(what, in words), from the graph to the training."""
     whom = f"all {dataset.unit}s"
     if dataset.own:
-        whom = "each class" if dataset.target == "class" else f"all {dataset.unit}s that have any"
+        have = {"labels": f"{whom} with labels", "number": f"{whom} with a number"}
+        whom = have.get(dataset.target, "each class")
     split = config.data.words("split").format(whom=whom)
     if isinstance(config.task, LinkPrediction):
         split = _links(config.task)
@@ -111,10 +112,12 @@ def _hops(model: Settings) -> str:
 
 def _training(fit: FitSettings, task: Settings) -> str:
     loss = task.words("loss") if "loss" in asdict(task) else "binary cross-entropy of pairs"
+    loss += " of the logarithm" if asdict(task).get("log_target") else ""
+    scale = ", on the scale of the logarithm" if asdict(task).get("log_target") else ""
     rounded = "" if fit.precision == "full" else f", {fit.words('precision')}"
     return (
         f"Adam, learning rate {fit.lr:g}, weight decay {fit.weight_decay:g}, "
         f"{loss}{rounded}; at most {fit.epochs:,} epochs, stopped after "
         f"{fit.patience:,} without a better validation score; the weights of the best epoch are "
-        f"kept; scored by {task.words('metric')}"
+        f"kept; scored by {task.words('metric')}{scale}"
     )
