@@ -86,6 +86,11 @@ def test_the_farthest_off_is_the_worst() -> None:
     [
         ({"log_target": True}, Y - 1, "log_target is for numbers above 0.* node 0 is 0"),
         ({}, torch.ones(7).double(), "all training nodes have the number 1"),
+        (
+            {"metric": "mae"},
+            Y * 1e200,
+            "too large to be squared: write them in a larger unit, or use log_target",
+        ),
         ({"metric": "r2"}, torch.cat([Y[:3], torch.ones(4)]), "all validation nodes have .* 1"),
     ],
 )

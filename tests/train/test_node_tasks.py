@@ -4,6 +4,7 @@ import csv
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,19 @@ def test_the_commands_from_tables_to_predictions(
     code, _, err = run_sta("train", *given[:-4], "--out", "other", "--metric", "accuracy")
     assert code == 2
     assert "metric 'accuracy' is for --task classification" in err
+
+
+def test_a_summary_that_lacks_something_is_found_again(trained: Path) -> None:
+    run, whole = sta.open(trained), sta.open(trained)
+    run.result = replace(run.result, **dict.fromkeys(run.task.finds[-1:]))
+    assert run.found == pytest.approx(whole.found, rel=1e-6)
+    assert list(run.found) == list(run.task.finds)
+
+
+def test_a_graph_is_what_its_tables_were() -> None:
+    data = tables("regression")
+    with pytest.raises(ValueError, match="y is a class of each node, which its tables were not"):
+        replace(data, y=torch.arange(N) % 2)
 
 
 @pytest.mark.parametrize("metric", ["mae", "rmse", "r2"])

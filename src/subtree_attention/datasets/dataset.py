@@ -441,6 +441,9 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
         for (one, first), (other, second) in combinations(parts, 2):
             same = data.own & (first == second).all(0) & first.any(0)
             yield not bool(same.any()), f"{split} has the same {unit}s in {one} and {other}"
+    schema = data.schema
+    fits = schema is None or schema.target is None or schema.target_kind == data.target
+    yield fits, f"y is {targets.KINDS[data.target]} of each {unit}, which its tables were not"
     columns = width if data.schema is None else data.schema.width
     yield width == columns, f"{width} features, but columns for {columns}"
     if encoding is not None:

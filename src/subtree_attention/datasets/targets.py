@@ -62,7 +62,9 @@ def in_words(value: Any) -> str:
     """A class, labels or a number as a text."""
     if isinstance(value, list):
         return ", ".join(value) or "none"
-    return value if isinstance(value, str) else f"{value:.6g}"
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
 def requirements(

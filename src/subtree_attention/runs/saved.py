@@ -166,7 +166,10 @@ class SavedRun:
     @cached_property
     def found(self) -> dict[str, float]:
         """What makes answers of outputs, see `Task.settle`: older folders find it now."""
-        return self.result.found or self.task.settle(self.logits, self.target, self.split)
+        stored = self.result.found
+        if stored.keys() >= set(self.task.finds):
+            return {name: stored[name] for name in self.task.finds}
+        return self.task.settle(self.logits, self.target, self.split)
 
     @cached_property
     def calibration(self) -> Calibration | Intervals:

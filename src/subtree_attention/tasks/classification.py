@@ -24,6 +24,7 @@ class Classification(Task):
 
     kind = "class"
     calibrates = True
+    finds = ("temperature",)
     metrics = CLASS_METRICS
 
     def outputs(self, dataset: Dataset) -> int:

@@ -28,6 +28,7 @@ class MultiLabel(Task):
 
     kind = "labels"
     calibrates = True
+    finds = ("temperature",)
     metrics = LABEL_METRICS
 
     def outputs(self, dataset: Dataset) -> int:

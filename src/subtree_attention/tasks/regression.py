@@ -30,6 +30,7 @@ class Regression(Task):
     """Of units of any kind: targets are float [U], NaN where the number is not known."""
 
     kind = "number"
+    finds = ("center", "scale", "half_width")
     metrics = NUMBER_METRICS
 
     def __init__(self, settings: Any) -> None:
@@ -64,6 +65,12 @@ class Regression(Task):
                     f"all {part} {self.unit}s have the number {self._back(float(found[0])):g}: "
                     "there is nothing to tell apart"
                 )
+
+        if not bool(standard(target, split.train)[1].isfinite()):
+            raise ValueError(
+                "the numbers are too large to be squared: write them in a larger unit, or use "
+                "log_target (--log-target)"
+            )
 
     def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:
         """Of the outputs [U, 1] of all units, on those in the mask: target, mask [U]."""
@@ -126,7 +133,10 @@ class Regression(Task):
 
     def _back(self, values: Any) -> Any:
         """From the scale of the target to the number's own unit."""
-        return np.exp(values) if self.settings.log_target else values
+        if not self.settings.log_target:
+            return values
+        with np.errstate(over="ignore"):  # beyond what float64 reaches it is infinite
+            return np.exp(values)
 
 
 class NodeRegression(Regression):

@@ -72,6 +72,8 @@ class Task:
     """What is predicted of a unit: a "class", "labels" or a "number"."""
     calibrates: ClassVar[bool] = False
     """Whether outputs are logits, which a temperature makes into probabilities to be trusted."""
+    finds: ClassVar[tuple[str, ...]] = ()
+    """What `settle` finds, by name."""
     metrics: ClassVar[Mapping[str, Metric]] = {}
     """By the names that the settings have for them."""
 
