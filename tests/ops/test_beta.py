@@ -243,6 +243,25 @@ class TestWhatAPowerMeans:
             reach = graph.dense() @ reach
         assert all(t.isfinite().all() for t in (out, *grads))
 
+    @pytest.mark.parametrize("size", [1e-15, 1e-8, 1e8, 1e15])
+    @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+    def test_small_and_large_denominators_in_float32(self, size, power, way):
+        """Of about size^2, as far as float32 holds the numerators."""
+        graph, hops = random_edges(40, 200).graph(), 2
+
+        def scaled(x):
+            return size * ELU(x)
+
+        exact = random_inputs(40, hops=hops).to(torch.float32).to(torch.float64)
+        exact.beta = torch.full((hops, 2), power, dtype=torch.float64, requires_grad=True)
+        how = {"feature_map": scaled, "eps": 0.0, "backend": way}
+        actual = run(exact.to(torch.float32), graph, hops, **how)
+        wanted = expect(exact, graph, hops, kernel_similarity(scaled), 0.0)
+        for got, right in zip(actual, wanted, strict=True):
+            assert got.isfinite().all()
+            largest = right.abs().max()
+            assert (got - right).abs().max() <= 1e-4 * largest  # not of 1: levels may be tiny
+
     def test_a_sum_of_large_exponentials_overflows_and_their_mean_does_not(self):
         graph = EDGES["undirected"].graph()
         query, key, value = (t.detach().float() for t in random_inputs(graph.num_nodes).all())
