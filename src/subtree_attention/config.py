@@ -413,11 +413,14 @@ class LinkPrediction(TaskSettings):
     )
     val_share: float = option(0.1, "Share of the links for validation.", below=1)
     test_share: float = option(0.2, "Share of the links for test.", below=1)
-    hide: float = option(
+    mask: float = option(
         0.0,
-        "Share of the training links that are not walked on in training; the loss is then on them "
-        "alone. 0 walks on all, and learns from all.",
+        "Share of the training links that a step does not walk on, others in every step; the loss "
+        "is on them alone. 0 walks on all, and learns from all.",
         below=1,
+    )
+    hide: float = option(
+        0.0, "As --mask, but the same links in every step, for any model.", below=1
     )
 
     def __post_init__(self) -> None:
@@ -427,6 +430,8 @@ class LinkPrediction(TaskSettings):
                 "val_share and test_share must be above 0 and leave links for training, got "
                 f"{self.val_share:g} and {self.test_share:g}"
             )
+        if self.mask and self.hide:
+            raise ValueError("mask and hide are two ways to do one thing: choose one of them")
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Link prediction: how links are split, what is walked on, and that it is learnt."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch_geometric.data import Data
 import subtree_attention as sta
 from subtree_attention.config import LinkPrediction as Settings
 from subtree_attention.datasets import Dataset
+from subtree_attention.nn import LinkNetwork
+from subtree_attention.nn.decoder import CERTAIN
 from subtree_attention.runs import evaluate
 from subtree_attention.tasks import LinkPrediction
 from subtree_attention.tasks import link as module
@@ -122,6 +125,44 @@ def test_a_graph_of_pyg_needs_no_target() -> None:
         sta.fit(sta.recipe(data), data=data)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_masked_links_are_learnt_from_and_others_every_time(weighted: bool) -> None:
+    data = two_groups()
+    data = data if weighted else replace(data, edge_weight=None)
+    problem = task(mask=0.3, negatives=2).problem(data, "B", 0)
+    masked, pairs = problem.inputs["masked"], problem.inputs["pairs"]
+    learnt = int((problem.split.train & (problem.target == 1)).sum())
+    assert int(problem.inputs["fresh"].sum()) == round(0.3 * learnt * 2)
+    assert (masked.links, problem.dataset.edge_weight) == (learnt, None)
+    weights: list[torch.Tensor | None] = []
+
+    class Spy(torch.nn.Linear):
+        def forward(self, x, edge_index, edge_weight=None):
+            weights.append(edge_weight)
+            return super().forward(x)
+
+    network = LinkNetwork(Spy(2, 8), 8)
+    graph = sta.Graph.from_data(problem.dataset)
+    kept = []
+    for _ in range(2):
+        logits = network(data.x, graph, **problem.inputs)
+        certain = logits[:learnt, 1] == CERTAIN
+        links = {frozenset(pair) for pair in pairs[:, :learnt][:, certain].T.tolist()}
+        ends = problem.dataset.edge_index.T.tolist()
+        own = masked.weight if weighted else torch.ones(len(ends))
+        expected = [
+            float(w) * (i == j or frozenset((i, j)) in links)
+            for (i, j), w in zip(ends, own, strict=True)
+        ]
+        assert weights[-1].tolist() == expected
+        assert 0.5 < certain.double().mean() < 0.9
+        kept.append(links)
+    assert kept[0] != kept[1]
+    network.eval()
+    assert not (network(data.x, graph, **problem.inputs)[:, 1] == CERTAIN).any()
+    assert weights[-1] is masked.weight
+
+
 def test_too_few_links_are_refused() -> None:
     few = Dataset(torch.ones(4, 1), torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.full((4,), -1))
     with pytest.raises(ValueError, match="the graph has 3 links, too few to split"):
@@ -154,6 +195,7 @@ def test_hits_need_more_pairs_than_k() -> None:
     [
         ({"val_share": 0.5, "test_share": 0.5}, "must be above 0 and leave links for training"),
         ({"test_share": 0.0}, "must be above 0"),
+        ({"mask": 0.3, "hide": 0.3}, "two ways to do one thing"),
         ({"metric": "accuracy"}, "metric 'accuracy' is for --task classification"),
     ],
 )
@@ -166,10 +208,10 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 
 
 @needs_gpu
-@pytest.mark.parametrize("hide", [0.0, 0.5])
-def test_a_captured_epoch_draws_pairs_as_one_that_is_not(hide: float) -> None:
+@pytest.mark.parametrize("way", [{}, {"hide": 0.5}, {"mask": 0.5}])
+def test_a_captured_epoch_draws_pairs_as_one_that_is_not(way: dict[str, float]) -> None:
     data = two_groups(60, 0.3)
-    config = sta.recipe(data, task="link", hide=hide, dropout=0.3, metric="mrr")
+    config = sta.recipe(data, task="link", **way, dropout=0.3, metric="mrr")
 
     def rows(capture: bool) -> list[list[float]]:
         material = Material(data, config, torch.device("cuda"))
@@ -182,9 +224,9 @@ def test_a_captured_epoch_draws_pairs_as_one_that_is_not(hide: float) -> None:
     assert rows(True) == rows(True) == rows(False)
 
 
-@pytest.mark.parametrize("decoder", ["mlp", "dot"])
+@pytest.mark.parametrize(("decoder", "mask"), [("mlp", 0.0), ("dot", 0.0), ("mlp", 0.3)])
 def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
-    decoder: str, tmp_path: Path
+    decoder: str, mask: float, tmp_path: Path
 ) -> None:
     data = two_groups(60, 0.3)
     small = {
@@ -195,7 +237,7 @@ def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
         "epochs": 60,
         "runs": 1,
     }
-    config = sta.recipe(data, task="link", metric="roc_auc", decoder=decoder, **small)
+    config = sta.recipe(data, task="link", metric="roc_auc", decoder=decoder, mask=mask, **small)
     result = sta.fit(config, tmp_path / "whole", data=data, device="cpu")
     assert result.runs[0].test > 0.75
     calls = iter(range(1000))

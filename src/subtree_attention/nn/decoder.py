@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -87,6 +88,9 @@ class DirectedDecoder(MLPDecoder):
         return self.start(z), self.end(z)
 
 
+CERTAIN = 30.0
+"""A logit of which the loss is 0 in float32."""
+
 DECODERS: dict[str, type[PairDecoder]] = {
     "mlp": MLPDecoder,
     "dot": DotDecoder,
@@ -132,16 +136,75 @@ class LinkNetwork(nn.Module):
         return getattr(self.encoder, "fills_gpu", lambda _: False)(graph)
 
     def forward(
-        self, x: Features, edge_index: Any, pairs: Tensor, fresh: Tensor | None = None
+        self,
+        x: Features,
+        edge_index: Any,
+        pairs: Tensor,
+        fresh: Tensor | None = None,
+        masked: Masked | None = None,
     ) -> Tensor:
-        """Logits `[P, 2]`; in training, pairs where `fresh` [P] says so are drawn anew, at random.
+        """Logits `[P, 2]`.
 
-        A pair that is drawn may be a link by accident: of a sparse graph that is rare, and no
-        test of it is worth its time.
+        Args:
+            x: `[N, in_channels]`
+            edge_index: as the encoder takes it.
+            pairs: `[2, P]`
+            fresh: `[P]`, pairs that are drawn anew in training, at random. A pair that is drawn
+                may be a link by accident: of a sparse graph that is rare, and no test of it is
+                worth its time.
+            masked: links that a step of training does not walk on, drawn anew too: see
+                :class:`Masked`.
         """
-        z = self.encoder(x, edge_index)
-        if self.training and fresh is not None:
+        if not self.training:
+            link = self.decoder(self.encoder(x, edge_index, **_weights(masked)), pairs)
+            return torch.stack([torch.zeros_like(link), link], 1)
+        hidden = None if masked is None else masked.draw()
+        z = self.encoder(x, edge_index, **_weights(masked, hidden))
+        if fresh is not None:
             drawn = torch.randint(z.size(0), pairs.shape, device=pairs.device)
             pairs = torch.where(fresh, drawn, pairs)
         link = self.decoder(z, pairs)
+        if hidden is not None:  # what is walked on is not asked: as good as certain
+            asked = F.pad(hidden, (0, len(link) - len(hidden)), value=True)
+            link = torch.where(asked, link, CERTAIN)
         return torch.stack([torch.zeros_like(link), link], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """Links that are left out of the walk at random, which are the first of the pairs.
+
+    Attributes:
+        share: of the links.
+        links: how many there are, L.
+        link_of: `[E]`, the link that each edge is of, in the order in which edges came; L for one
+            that always stays, as a self-loop does.
+        weight: `[E]`, the weights of the edges; None if all are 1. The graph has none then.
+    """
+
+    share: float
+    links: int
+    link_of: Tensor
+    weight: Tensor | None = None
+
+    def to(self, device: torch.device) -> Masked:
+        weight = None if self.weight is None else self.weight.to(device)
+        return replace(self, link_of=self.link_of.to(device), weight=weight)
+
+    def draw(self) -> Tensor:
+        """Which links are left out of a step: bool [L]."""
+        return torch.rand(self.links, device=self.link_of.device) < self.share
+
+    def weights(self, hidden: Tensor) -> Tensor:
+        """What edges weigh then, [E]."""
+        kept = F.pad(~hidden, (0, 1), value=True)[self.link_of].float()
+        return kept if self.weight is None else kept * self.weight
+
+
+def _weights(masked: Masked | None, hidden: Tensor | None = None) -> dict[str, Tensor]:
+    """What an encoder is told of the weights of edges."""
+    if masked is None or (hidden is None and masked.weight is None):
+        return {}
+    weight = masked.weight if hidden is None else masked.weights(hidden)
+    assert weight is not None
+    return {"edge_weight": weight}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
+from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
 from torch import nn
@@ -69,3 +70,9 @@ def keep_fixed(module: nn.Module, name: str) -> None:
     value = getattr(module, name).detach()
     delattr(module, name)
     module.register_buffer(name, value, persistent=False)
+
+
+def takes(function: Any, name: str) -> bool:
+    """Whether a function has an argument of that name, or takes any."""
+    has = signature(function).parameters
+    return name in has or any(each.kind is Parameter.VAR_KEYWORD for each in has.values())

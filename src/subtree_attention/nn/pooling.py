@@ -7,7 +7,6 @@ also on a GPU, where nothing waits for the host.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from ..ops.dropout import drop
 from .everywhere import check_batch, count_graphs
 from .features import Features
 from .linear import Linear
-from .parts import reset_children
+from .parts import reset_children, takes
 
 POOLINGS = {"mean": ("mean",), "sum": ("sum",), "max": ("max",), "all": ("mean", "sum", "max")}
 """By name: what is put side by side."""
@@ -89,7 +88,7 @@ class GraphNetwork(nn.Module):
     ) -> None:
         super().__init__()
         kinds = POOLINGS[_check.known("pooling", pooling, POOLINGS)]
-        self.takes_batch = _takes(encoder.forward, "batch")
+        self.takes_batch = takes(encoder.forward, "batch")
         self.encoder, self.pooling = encoder, pooling
         self.lin = Linear(len(kinds) * width, width)
         self.out = Linear(width, out_channels)
@@ -141,9 +140,3 @@ class GraphNetwork(nn.Module):
         if self.training:
             self.nodes_per_graph.fill_(nodes.size(0) / max(1, batch_size))
         return self.decided(nodes, batch, batch_size, is_sorted)
-
-
-def _takes(function: Any, name: str) -> bool:
-    """Whether a function has an argument of that name, or takes any."""
-    has = signature(function).parameters
-    return name in has or any(each.kind is Parameter.VAR_KEYWORD for each in has.values())

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from ..datasets import Split
 from ..nn import LinkNetwork, build
+from ..nn.decoder import Masked
+from ..nn.parts import takes
 from .calibration import calibration_error, softmax
 from .classification import Classification
 from .graphs import width_of
@@ -86,6 +88,10 @@ class LinkPrediction(Classification):
     def network(self, settings: Any, in_channels: int, out_channels: int) -> nn.Module:
         width, dropout = width_of(settings), getattr(settings, "dropout", 0.0)
         encoder = build(settings, in_channels, width)
+        if self.settings.mask and not takes(encoder.forward, "edge_weight"):
+            raise ValueError(
+                f"mask needs a model that weighs edges, and {settings.name} does not: use hide"
+            )
         return LinkNetwork(encoder, width, self.settings.decoder, dropout)
 
     def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:
@@ -105,12 +111,23 @@ class LinkPrediction(Classification):
         train, *others = links.split(generator, settings.val_share, settings.test_share)
         hidden = train[: int(len(train) * settings.hide)]
         learnt = hidden if len(hidden) else train
-        negatives = links.none(generator, [len(learnt) * settings.negatives, *map(len, others)])
+        asked = len(learnt) * (settings.mask or 1.0)  # of the links that a step learns from
+        many = max(1, round(asked * settings.negatives))
+        negatives = links.none(generator, [many, *map(len, others)])
         keys = [part for two in zip([learnt, *others], negatives, strict=True) for part in two]
         part = torch.arange(6).repeat_interleave(torch.tensor([len(some) for some in keys]))
-        inputs = {"pairs": torch.from_numpy(links.ends(np.concatenate(keys))), "fresh": part == 1}
+        inputs: dict[str, Any] = {
+            "pairs": torch.from_numpy(links.ends(np.concatenate(keys))),
+            "fresh": part == 1,
+        }
+        seen = links.walked(dataset, train)
+        if settings.mask:
+            inputs["masked"] = Masked(
+                settings.mask, len(train), links.places(seen, train), seen.edge_weight
+            )
+            seen = seen._with(edge_weight=None)
         return Problem(
-            links.walked(dataset, train),
+            seen,
             1 - part % 2,
             Split(*(part // 2 == number for number in range(3))),
             inputs,
@@ -190,6 +207,15 @@ class Links(NamedTuple):
             found = np.concatenate([found, keys[(source != target) & ~self.known(keys)]])
             found = found[np.sort(np.unique(found, return_index=True)[1])]  # each once, in order
         return found[:count]
+
+    def places(self, dataset: Dataset, keys: np.ndarray) -> Tensor:
+        """Which of some links [L] each edge is, [E]; L for a self-loop."""
+        source, target = dataset.edge_index.cpu().numpy()
+        order = np.argsort(keys)
+        found = order[
+            np.searchsorted(keys[order], self.key(source, target)).clip(max=len(keys) - 1)
+        ]
+        return torch.from_numpy(np.where(source == target, len(keys), found))
 
     def walked(self, dataset: Dataset, keys: np.ndarray) -> Dataset:
         """The graph with these links alone, and its self-loops; its encoding knows no other."""

@@ -56,6 +56,8 @@ def _links(task: LinkPrediction) -> str:
     shares = f"{train:.0%} of the links for training, {task.val_share:.0%} for validation"
     others = f"{task.test_share:.0%} for test, each with as many random pairs that are no links"
     text = f"at random, {shares}, {others}; only links of training are walked on"
+    if task.mask:
+        text += f", in a step without the {task.mask:.0%} of them that it learns from"
     if task.hide:
         text += f", in training without the {task.hide:.0%} of them that are learnt from"
     return text
