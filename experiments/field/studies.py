@@ -148,7 +148,7 @@ def _fixed(graph: str, epochs: int, patience: int) -> Config:
 
 def _links(graph: str) -> Config:
     fit = {"runs": 10, "epochs": 1000, "patience": 150}
-    return recipe(graph, task="link-prediction", encoding=0, **fit)
+    return recipe(graph, task="link-prediction", encoding=0, mask=0.0, **fit)
 
 
 def _graphs(graph: str) -> Config:

@@ -208,7 +208,7 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CU
 
 
 @needs_gpu
-@pytest.mark.parametrize("way", [{}, {"hide": 0.5}, {"mask": 0.5}])
+@pytest.mark.parametrize("way", [{"mask": 0.0}, {"hide": 0.5}, {"mask": 0.5}])
 def test_a_captured_epoch_draws_pairs_as_one_that_is_not(way: dict[str, float]) -> None:
     data = two_groups(60, 0.3)
     config = sta.recipe(data, task="link", **way, dropout=0.3, metric="mrr")

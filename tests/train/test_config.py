@@ -86,7 +86,8 @@ def test_unknown_graph_gets_a_suggestion() -> None:
 def test_links_and_graphs_have_recipes_of_their_own() -> None:
     links, graphs = recipe("cora", task="link"), recipe("enzymes")
     assert (links.model.name, links.task.metric) == ("staformer", "hits@100")
-    assert (links.data.encoding, links.model.input_dropout) == (0, 0.5)
+    assert (links.data.encoding, links.model.input_dropout, links.task.mask) == (0, 0.5, 0.3)
+    assert recipe("cora", task="link", hide=0.3).task.mask == 0  # one or the other
     assert (graphs.model.name, graphs.task.name) == ("staformer", "graph-classification")
     assert (graphs.data.split, graphs.fit.runs) == ("own", 10)
     assert recipe("cora", task="link", model="stagnn", heads=2).model.heads == 2

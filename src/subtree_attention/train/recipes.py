@@ -107,6 +107,7 @@ DEEP_TASKS: dict[str, dict[str, Any]] = {
         "residual": "linear",
         "dropout": 0.5,
         "input_dropout": 0.5,
+        "mask": 0.3,
         "lr": 0.003,
         "weight_decay": 0.0,
         "epochs": 1000,
@@ -182,6 +183,8 @@ def _for_task(config: Config, changes: dict[str, Any]) -> Config:
     task = task_named(changes.get("task", config.task.name))
     of_tasks = TASKS if config.model.name == STAGNN else DEEP_TASKS
     own = {} if task.name == config.task.name else of_tasks.get(task.name, {})
+    if changes.get("hide"):  # in the place of a mask
+        own = {**own, "mask": 0.0}
     return config.replace(**{"task": task.name, **own, **changes})
 
 
