@@ -269,8 +269,8 @@ def explore(
     size the attention, or what the node adds to the logit of a class. Click a node, or press Enter
     on it, and it becomes the root; Back leads back, and every view has an address of its own.
     Beside it stand the same exact parts as in 'sta explain', which add up to the logit;
-    probabilities are calibrated, as in 'sta predict'. It draws classes of nodes: runs of other tasks
-    have 'sta explain' and 'sta report'.
+    probabilities are calibrated, as in 'sta predict'. It draws classes of nodes: runs of other
+    tasks have 'sta explain' and 'sta report'.
 
     The page is for this machine only (127.0.0.1) and needs no network; Ctrl-C ends it. It needs
     pip install "subtree-attention\\[explore]".
