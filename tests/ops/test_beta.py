@@ -245,15 +245,16 @@ class TestWhatAPowerMeans:
 
     @pytest.mark.parametrize("size", [1e-15, 1e-8, 1e8, 1e15])
     @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-    def test_small_and_large_denominators_in_float32(self, size, power, way):
+    def test_small_and_large_denominators_in_float32(self, size, power, way, device):
         """Of about size^2, as far as float32 holds the numerators."""
-        graph, hops = random_edges(40, 200).graph(), 2
+        graph, hops = random_edges(40, 200).graph(device=device), 2
 
         def scaled(x):
             return size * ELU(x)
 
         exact = random_inputs(40, hops=hops).to(torch.float32).to(torch.float64)
         exact.beta = torch.full((hops, 2), power, dtype=torch.float64, requires_grad=True)
+        exact = exact.to(device)
         how = {"feature_map": scaled, "eps": 0.0, "backend": way}
         actual = run(exact.to(torch.float32), graph, hops, **how)
         wanted = expect(exact, graph, hops, kernel_similarity(scaled), 0.0)

@@ -4,6 +4,7 @@ import copy
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -176,7 +177,6 @@ def test_the_graphs_of_a_batch_may_be_any_number():
         ),
         ({}, {"edge_index": TRACED.index[0]}, r"edge_index must have shape \[2, E\]"),
         ({}, {"edge_weight": torch.ones(3)}, r"edge_weight must have shape \[19\]"),
-        ({}, {"return_attention_weights": True}, "let the model hold a Graph"),
         ({"global_attention": True}, {"batch": torch.arange(7)}, "batch needs batch_size"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -186,6 +186,22 @@ def test_what_cannot_be_exported_is_refused_in_words(options, arguments, message
     static = dict.fromkeys(arguments)
     with pytest.raises((TypeError, ValueError), match=message):
         torch.export.export(STAConv(6, 8, **options), (), arguments, dynamic_shapes=static)
+
+
+def test_attention_weights_are_exported_in_the_order_of_the_edges():
+    conv, x = STAConv(6, 8, self_loops=True), torch.randn(7, 6)
+    arguments = {"x": x, "edge_index": TRACED.index, "return_attention_weights": True}
+    static = dict.fromkeys(arguments)
+    program = torch.export.export(conv, (), arguments, dynamic_shapes=static).module()
+
+    def dense(result: Any) -> list[torch.Tensor]:
+        out, ((source, target), weights) = result
+        attention = torch.zeros(7, 7, weights.size(1))
+        return [out, attention.index_put((target, source), weights, accumulate=True)]
+
+    found = program(**arguments)
+    assert torch.equal(found[1][0][:, : TRACED.index.size(1)], TRACED.index)
+    assert_all_close(dense(found), dense(conv(**arguments)), 1e-5)
 
 
 def test_a_graph_is_not_made_while_an_export_traces():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -22,6 +21,8 @@ from subtree_attention.show.explanation import of_run
 from subtree_attention.train.fit import Interrupted
 from subtree_attention.train.run import Run
 from subtree_attention.train.watch import Watch
+
+pl = pytest.importorskip("polars")
 
 N = 60
 QUICK: dict[str, Any] = {"runs": 1, "epochs": 12, "hops": 1, "heads": 2, "hidden_channels": 8}
