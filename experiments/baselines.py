@@ -29,7 +29,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from subtree_attention import _check
-from subtree_attention.graph import Graph
+from subtree_attention.graph import Graph, transpose_order
 from subtree_attention.nn import Linear, SparseFeatures
 from subtree_attention.nn.features import SparseProduct
 from subtree_attention.ops import backends
@@ -75,10 +75,18 @@ def looped_edges(graph: Graph) -> Edges:
     return (add_self_loops(plain, num_nodes=graph.num_nodes)[0],)
 
 
-def walked(x: Tensor, graph: Graph) -> Tensor:
-    """One step along the graph's transition by our prepared product: [N, F] -> [N, F]."""
-    both = graph.cached(("prepared", x.dtype), partial(_prepared, dtype=x.dtype))
-    return SparseProduct.apply(x, *both)
+def walked(x: Tensor, graph: Graph, edge_weight: Tensor | None = None) -> Tensor:
+    """One step along the graph's transition by our prepared product: [N, F] -> [N, F].
+
+    `edge_weight` of the edges that came to the graph takes the place of its own; no gradients.
+    """
+    matrix, transpose = graph.cached(("prepared", x.dtype), partial(_prepared, dtype=x.dtype))
+    if edge_weight is not None:
+        entries = graph.entries(x.dtype, edge_weight)
+        order = graph.cached("order of the transpose", transpose_order)
+        matrix = matrix._replace(weight=entries)
+        transpose = transpose._replace(weight=entries.index_select(0, order))
+    return SparseProduct.apply(x, matrix, transpose)
 
 
 def _prepared(graph: Graph, dtype: torch.dtype) -> list[backends.Matrix]:

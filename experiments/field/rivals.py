@@ -51,8 +51,10 @@ class GCNLayer(nn.Module):
         nn.init.xavier_uniform_(self.lin.weight)
         self.bias = nn.Parameter(self.lin.weight.new_zeros(out_channels))
 
-    def forward(self, x: Features, graph: Graph) -> Tensor:
-        return walked(self.lin(x), looped(graph, "sym")) + self.bias
+    def forward(self, x: Features, graph: Graph, edge_weight: Tensor | None = None) -> Tensor:
+        if edge_weight is not None:  # in the order of the edges, of which the loops are made
+            edge_weight = edge_weight.index_select(0, graph.edge_order)
+        return walked(self.lin(x), looped(graph, "sym"), edge_weight) + self.bias
 
 
 class SAGELayer(nn.Module):
@@ -159,19 +161,29 @@ class Stack(nn.Module):
         self.residuals = nn.ModuleList(Linear(width, hidden_channels) for width in beside)
         self.leave = Linear(hidden_channels, out_channels)
 
-    def forward(self, x: Features, graph: Graph) -> Tensor:
+    def forward(self, x: Features, graph: Graph, *weights: Tensor) -> Tensor:
         """Logits [N, out_channels]."""
         if self.enter is not None:
             x = F.dropout(self.enter(x), self.dropout, self.training)
         x = dropped(x, self.input_dropout, self.training)
         seen = []
         for place, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
-            out = layer(x, graph)
+            out = layer(x, graph, *weights)
             if self.residuals:
                 out = out + self.residuals[place](x)
             x = F.dropout(F.relu(norm(out)), self.dropout, self.training)
             seen.append(x)
         return self.leave(sum(seen) if self.jump else x)
+
+
+class GCN(Stack):
+    """A stack of GCN layers, which weigh edges."""
+
+    def __init__(self, *sizes: Any, **options: Any) -> None:
+        super().__init__(GCNLayer, *sizes, **options)
+
+    def forward(self, x: Features, graph: Graph, edge_weight: Tensor | None = None) -> Tensor:  # type: ignore[override]
+        return super().forward(x, graph, *([] if edge_weight is None else [edge_weight]))
 
 
 @dataclass(frozen=True)
@@ -334,7 +346,7 @@ def _mixhop(
 
 
 RIVALS: dict[type[Any], Callable[..., nn.Module]] = {
-    GCNSettings: partial(Stack, GCNLayer),
+    GCNSettings: GCN,
     SAGESettings: partial(Stack, SAGELayer),
     GATSettings: partial(Stack, GATLayer),
     GINSettings: partial(Stack, GINLayer),

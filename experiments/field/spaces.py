@@ -312,17 +312,16 @@ def pooled(graph: str, model: str) -> Iterator[Trial]:
 
 
 def paired(graph: str, model: str) -> Iterator[Trial]:
-    """Links: an encoder and a decoder of pairs; in some trials the loss is on links not walked."""
-    recipe: Trial = {"layers": 2, "hidden_channels": 256, "dropout": 0.5, "norm": "layer"}
-    if model == OURS:
-        recipe |= {"hops": 2}
-    recipe |= {"hide": 0.0, "negatives": 1, "lr": 3e-3, "weight_decay": 0.0}
+    """Links: an encoder and a decoder of pairs; a step may leave links out that it learns from."""
+    recipe: Trial = {"layers": 2, "hidden_channels": 256, "dropout": 0.5, "input_dropout": 0.5}
+    recipe |= {"layers": 1, "hops": 4} if model == OURS else {}
+    recipe |= {"mask": 0.3, "negatives": 1, "lr": 3e-3, "weight_decay": 0.0}
     yield recipe
-    yield recipe | {"hide": 0.3}
-    yield recipe | {"hide": 0.3, "layers": 3}
-    yield recipe | {"hide": 0.3, "hidden_channels": 512, "negatives": 3}
-    yield recipe | {"hide": 0.3, "dropout": 0.2}
-    yield recipe | {"hide": 0.3, "lr": 1e-3}
+    yield recipe | {"mask": 0.0}
+    yield recipe | {"negatives": 3}
+    yield recipe | ({"layers": 2, "hops": 2} if model == OURS else {"layers": 3})
+    yield recipe | {"hidden_channels": 512}
+    yield recipe | {"decoder": "dot", "lr": 1e-3}
 
 
 OF_GRAPHS: dict[str, Space] = dict.fromkeys((OURS, "GIN", "MLP"), pooled)

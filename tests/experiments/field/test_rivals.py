@@ -129,3 +129,19 @@ def test_a_stack_has_residuals_norms_and_an_entrance_where_asked(edges: Tensor, 
         hidden = norm(layer(hidden, graph) + residual(hidden)).relu()
         seen.append(hidden)
     torch.testing.assert_close(full(x, graph), full.leave(sum(seen)))
+
+
+def test_gcn_weighs_edges_as_pyg_does(edges: Tensor, x: Tensor) -> None:
+    ours, of_pairs = rivals.GCNLayer(CHANNELS, WIDTH), torch.rand(NODES, NODES)
+    of_pairs = torch.where(of_pairs < 0.3, 0.0, of_pairs)  # some are masked
+    weight = (of_pairs + of_pairs.t())[edges[0], edges[1]]  # the same both ways
+    theirs = pyg.GCNConv(CHANNELS, WIDTH)
+    theirs.load_state_dict({"bias": ours.bias, "lin.weight": ours.lin.weight})
+    shuffled = torch.randperm(edges.size(1), generator=torch.Generator().manual_seed(3))
+    graph = Graph(edges[:, shuffled], NODES)
+    found = ours(x, graph, weight[shuffled])
+    torch.testing.assert_close(found, theirs(x, edges, weight))
+    grads = [torch.autograd.grad(out.square().sum(), net.lin.weight)[0] for out, net in (
+        (found, ours), (theirs(x, edges, weight), theirs)
+    )]  # fmt: skip
+    torch.testing.assert_close(*grads)
