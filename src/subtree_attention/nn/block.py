@@ -116,10 +116,19 @@ class STABlock(nn.Module):
         """Hop weights, gates and betas: not to be decayed."""
         yield from self.conv.no_weight_decay()
 
-    def forward(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
+    def forward(
+        self,
+        x: Features,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """[N, in_channels] -> [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
         x = as_features(x)
-        out: Tensor = self.conv(x, edge_index, *rest, **more)
+        more = {"batch_size": batch_size, "edge_attr": edge_attr}
+        out: Tensor = self.conv(x, edge_index, edge_weight, batch, **more)
         if self.residual is not None:
             out = out + self.residual(x)
         out = ACTIVATIONS[self.activation](self.norm(out))

@@ -106,7 +106,8 @@ class STAFormer(nn.Module):
         return x if self.lin_in is None else F.relu(self.lin_in(x))
 
     def hidden(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
-        """What the last map sees, [N, hidden_channels] (L times as wide with `"concat"`)."""
+        """What the last map sees, [N, hidden_channels] (L times as wide with `"concat"`);
+        arguments as in :meth:`forward`."""
         return self._stacked(self.inputs(x), edge_index, *rest, **more)
 
     def through(self, inputs: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
@@ -119,9 +120,18 @@ class STAFormer(nn.Module):
             outputs.append(block(outputs[-1], edge_index, *rest, **more))
         return JUMPS[self.jumping](outputs[1:])
 
-    def forward(self, x: Features, edge_index: Any, *rest: Any, **more: Any) -> Tensor:
+    def forward(
+        self,
+        x: Features,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Outputs [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
-        return self.lin_out(self.hidden(x, edge_index, *rest, **more))
+        along = edge_weight, batch, batch_size, edge_attr
+        return self.through(self.inputs(x), edge_index, *along)
 
     def __repr__(self) -> str:
         first = self.blocks[0].conv
