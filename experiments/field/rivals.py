@@ -23,6 +23,7 @@ from subtree_attention import _check
 from subtree_attention.config import MODELS, Settings, option
 from subtree_attention.graph import Graph
 from subtree_attention.nn import BUILDERS, Linear
+from subtree_attention.nn.block import NORMS
 from subtree_attention.nn.features import Features, dropped
 
 # ------------------------------------------------------------------------------------ one layer
@@ -58,7 +59,8 @@ class GCNLayer(nn.Module):
 
 
 class SAGELayer(nn.Module):
-    """PyG's SAGEConv: a map of the neighbours' mean, and one of the node itself.
+    """PyG's SAGEConv: a map of the mean over neighbours and, by its loop, the node; and one of the
+    node itself.
 
     The mean is taken behind the map, which is the same and narrower where x is wide.
     """
@@ -111,12 +113,6 @@ class PlainLayer(nn.Module):
 
 
 # ------------------------------------------------------------------------------------ deep stacks
-
-NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "layer": nn.LayerNorm,
-    "batch": nn.BatchNorm1d,
-    "none": lambda channels: nn.Identity(),
-}
 
 
 class Stack(nn.Module):

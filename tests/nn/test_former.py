@@ -123,6 +123,19 @@ def test_sparse_features_are_as_dense_ones(graph, projected):
     assert not torch.allclose(net(csr, graph), net(csr, graph))  # other zeros each time
 
 
+def test_a_block_adds_sparse_x_itself(graph):
+    x = torch.randn(graph.num_nodes, 8).relu()
+    block, csr = STABlock(8, 8, residual="identity"), from_scipy(scipy.sparse.csr_matrix(x.numpy()))
+    assert_all_close([block(csr, graph)], [block(x, graph)], 1e-5)
+    with pytest.raises(ValueError, match="residual='identity' needs in_channels"):
+        STABlock(-1, 8, residual="identity")
+
+
+def test_a_graph_that_it_does_not_walk_on_is_refused_with_the_one_it_does(edges, x):
+    with pytest.raises(ValueError, match=r"transition='sym', self_loops=True\), or pass"):
+        former()(x, Graph(edges.index, edges.num_nodes))
+
+
 def test_dropout_acts_in_training_only(graph, x):
     net = former(dropout=0.5, input_dropout=0.5, input_projection=True)
     assert not torch.equal(net(x, graph), net(x, graph))

@@ -62,6 +62,8 @@ def test_a_sum_is_as_large_as_a_mean() -> None:
     model = network("sum")
     model(torch.randn(10, 4), EDGES, BATCH, 5)
     assert model.nodes_per_graph == 2
+    model(torch.randn(4, 4), EDGES[:, 3:] - 6, torch.zeros(4).long())  # a batch of another size
+    assert model.nodes_per_graph == 2
     assert "nodes_per_graph" in model.state_dict()
 
 

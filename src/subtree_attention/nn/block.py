@@ -113,7 +113,7 @@ class STABlock(nn.Module):
         reset_children(self)
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
-        """Hop weights, gates and betas: not to be decayed."""
+        """Hop weights, gates of heads and betas: not to be decayed."""
         yield from self.conv.no_weight_decay()
 
     def forward(
@@ -138,12 +138,23 @@ class STABlock(nn.Module):
         return self.last_norm(out + self.feed_forward(out))
 
 
+class _Itself(nn.Module):
+    """x as it is; sparse x dense."""
+
+    def forward(self, x: Features) -> Tensor:
+        return x if isinstance(x, Tensor) else x.dense()
+
+
 def _residual(kind: str, in_channels: int, out_channels: int) -> nn.Module | None:
     if kind == "none":
         return None
-    if kind == "identity" and in_channels == out_channels:
-        return nn.Identity()
-    return Linear(in_channels, out_channels)
+    if kind == "identity" and in_channels == -1:
+        raise ValueError(
+            "residual='identity' needs in_channels: with -1 it is not known whether x is as wide "
+            "as the block"
+        )
+    same = kind == "identity" and in_channels == out_channels
+    return _Itself() if same else Linear(in_channels, out_channels)
 
 
 def _feed_forward(channels: int, times: int, dropout: float) -> nn.Module | None:

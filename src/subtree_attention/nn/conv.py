@@ -144,6 +144,7 @@ class STAConv(nn.Module):
         self.edge_gate: EdgeGate | None = None
         if edge_dim is not None:
             _check.integer("edge_dim", edge_dim, 1)
+            ops.edges.check_way(self.feature_map, states)
             self.edge_gate = EdgeGate.pick("edge_gate", edge_gate, EDGE_GATES, edge_dim, heads)
         elif isinstance(edge_gate, nn.Module):
             raise ValueError("an edge_gate is for edge features: say how many they are by edge_dim")
@@ -269,16 +270,7 @@ class STAConv(nn.Module):
             graph = adjacency
             if edge_weight is not None and graph.is_weighted:
                 raise ValueError("this Graph has its weights already: leave edge_weight out")
-            if self.transition not in ("auto", graph.transition):
-                raise ValueError(
-                    f"this layer was made with transition={self.transition!r}, but the Graph has "
-                    f"transition={graph.transition!r}: leave one of them out"
-                )
-            if self.self_loops and not graph.self_loops:
-                raise ValueError(
-                    "this layer was made with self_loops=True, but the Graph without: "
-                    "make the Graph with self_loops=True"
-                )
+            self._check_walks_on(graph)
         elif self._graph is not None:
             graph = self._graph = self._graph.to(x.device)
         else:
@@ -293,6 +285,19 @@ class STAConv(nn.Module):
         if graph.num_nodes != x.size(0):
             raise ValueError(f"x has {x.size(0)} rows, but the graph has {graph.num_nodes} nodes")
         return graph
+
+    def _check_walks_on(self, graph: Graph) -> None:
+        """Refuse a Graph with another transition than the layer's, or without its loops."""
+        wanted = graph.transition if self.transition == "auto" else self.transition
+        loops = self.self_loops and not graph.self_loops
+        if wanted != graph.transition or loops:
+            loops_too = ", self_loops=True" if self.self_loops else ""
+            raise ValueError(
+                f"this layer walks with transition={wanted!r}{loops_too}, but the Graph was made "
+                f"with transition={graph.transition!r}, self_loops={graph.self_loops}: make it as "
+                f"Graph(edge_index, num_nodes, transition={wanted!r}{loops_too}), or pass the "
+                "edge_index itself"
+            )
 
     def entries(
         self,

@@ -55,6 +55,10 @@ class SparseFeatures:
         transpose, order = self._transpose or self._transposed()
         return SparseProduct.apply(dense, matrix, transpose._replace(weight=values[order]))
 
+    def dense(self) -> Tensor:
+        """All of it, zeros too: [N, channels]."""
+        return self.times(torch.eye(self.size(1), dtype=self.dtype, device=self.device))
+
     def dropped(self, share: float) -> SparseFeatures:
         """Without a share of the non-zeros, the others scaled up; `tensor` stays what it was."""
         other = copy(self)

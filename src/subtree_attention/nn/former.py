@@ -90,7 +90,7 @@ class STAFormer(nn.Module):
         reset_children(self)
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
-        """Hop weights, gates and betas: not to be decayed."""
+        """Hop weights, gates of heads and betas: not to be decayed."""
         for block in self.blocks:
             yield from block.no_weight_decay()
 

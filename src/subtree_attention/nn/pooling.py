@@ -61,7 +61,8 @@ class GraphNetwork(nn.Module):
     """A model of nodes, pooled, and a small MLP: outputs for each graph.
 
     The sum over the nodes of a graph is divided by the number of nodes that graphs have on average
-    in training, so that it is as large as the mean.
+    in the first batch of training, so that it is about as large as the mean; later batches do not
+    change that number, which is saved with the weights.
 
     Args:
         encoder: gives `[N, width]` as `encoder(x, graph)`; if it takes `batch` and `batch_size`,
@@ -93,11 +94,12 @@ class GraphNetwork(nn.Module):
         self.lin = Linear(len(kinds) * width, width)
         self.out = Linear(width, out_channels)
         self.dropout = _check.number("dropout", dropout, below=1)
-        self.register_buffer("nodes_per_graph", torch.ones(()))
+        self.register_buffer("nodes_per_graph", torch.zeros(()))  # 0: not known yet
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values."""
         reset_children(self)
+        self.nodes_per_graph.zero_()
 
     def no_weight_decay(self) -> Iterator[nn.Parameter]:
         """Those of the encoder."""
@@ -122,9 +124,13 @@ class GraphNetwork(nn.Module):
         kinds = POOLINGS[self.pooling]
         if "sum" in kinds:
             parts = list(graphs.split(nodes.size(1), 1))
-            parts[kinds.index("sum")] = parts[kinds.index("sum")] / self.nodes_per_graph
+            parts[kinds.index("sum")] = parts[kinds.index("sum")] / self._usual_nodes(1.0)
             graphs = torch.cat(parts, 1)
         return self.out(drop(F.relu(self.lin(graphs)), self.dropout, self.training))
+
+    def _usual_nodes(self, otherwise: float) -> Tensor:
+        """`nodes_per_graph`, or something else if it is not known; without asking the host."""
+        return torch.where(self.nodes_per_graph > 0, self.nodes_per_graph, otherwise)
 
     def forward(
         self,
@@ -138,5 +144,5 @@ class GraphNetwork(nn.Module):
         batch_size = count_graphs(batch, batch_size)
         nodes = self.encoded(x, edge_index, batch, batch_size)
         if self.training:
-            self.nodes_per_graph.fill_(nodes.size(0) / max(1, batch_size))
+            self.nodes_per_graph.copy_(self._usual_nodes(nodes.size(0) / max(1, batch_size)))
         return self.decided(nodes, batch, batch_size, is_sorted)

@@ -220,7 +220,7 @@ DISTANCES: dict[str, Callable[..., Tensor]] = {
     "huber": F.huber_loss,
     "l1": F.l1_loss,
 }
-"""Squared, absolute, or squared up to 1 and absolute beyond."""
+"""Squared; squared up to 1 and absolute beyond; absolute."""
 
 
 @dataclass(frozen=True)
