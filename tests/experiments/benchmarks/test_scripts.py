@@ -31,7 +31,9 @@ def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     monkeypatch.setattr(sys, "argv", [name, *arguments])
-    runpy.run_module(f"experiments.benchmarks.{name}", run_name="__main__")
+    module = f"experiments.benchmarks.{name}"
+    monkeypatch.delitem(sys.modules, module, raising=False)  # another one may have imported it
+    runpy.run_module(module, run_name="__main__")
 
 
 @pytest.mark.parametrize("name", TINY)
