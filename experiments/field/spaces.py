@@ -330,16 +330,15 @@ OF_LINKS: dict[str, Space] = dict.fromkeys((OURS, "GCN"), paired)
 
 def numbers(graph: str, model: str) -> Iterator[Trial]:
     """A number of each node."""
-    recipe: Trial = {"layers": 2, "hidden_channels": 256, "dropout": 0.3, "norm": "layer"}
-    if model == OURS:
-        recipe |= {"hops": 2}
-    recipe |= {"lr": 1e-3, "weight_decay": 5e-4}
+    recipe: Trial = {"layers": 2, "hidden_channels": 128, "dropout": 0.3, "input_dropout": 0.7}
+    recipe |= {"hops": 1} if model == OURS else {}
+    recipe |= {"lr": 5e-3, "weight_decay": 5e-4}
     yield recipe
-    yield recipe | {"dropout": 0.6}
-    yield recipe | {"layers": 4}
-    yield recipe | {"hidden_channels": 64}
-    yield recipe | {"norm": "batch"}
-    yield recipe | {"lr": 1e-2}
+    yield recipe | {"dropout": 0.5}
+    yield recipe | {"input_dropout": 0.8}
+    yield recipe | ({"layers": 1, "hops": 2} if model == OURS else {"layers": 1})
+    yield recipe | {"layers": 3}
+    yield recipe | {"weight_decay": 2e-3}
 
 
 def trees(graph: str, model: str) -> Iterator[Trial]:

@@ -126,3 +126,11 @@ def test_a_part_that_the_metric_says_nothing_about_is_named(tmp_path: Path) -> N
     config = sta.recipe(data, metric="roc_auc", **QUICK)
     with pytest.raises(ValueError, match="the test nodes are all of class 0"):
         sta.fit(config, tmp_path / "out", device="cpu", data=data)
+
+
+def test_the_deep_model_drops_sparse_features_of_ones_own() -> None:
+    words = Data(x=(torch.rand(60, 200) < 0.02).float(), edge_index=torch.randint(60, (2, 90)))
+    words.y = torch.arange(60) % 2
+    dense = sta.recipe(plain(), model="staformer").model
+    assert (dense.input_dropout, dense.hops) == (0.0, 2)
+    assert sta.recipe(words, model="staformer").model.input_dropout == 0.5

@@ -203,6 +203,8 @@ def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     else:  # it has a depth of its own
         long = {name: settings[name] for name in ("runs", "epochs", "patience")}
         settings = DEEP_COMMON | long
+        if dataset.x.is_sparse_csr:  # words and tags are learnt by heart otherwise
+            settings["input_dropout"] = 0.5
     fitting_tasks = tasks_for(dataset.unit, dataset.target)
     task = {"task": fitting_tasks[0].name} if fitting_tasks else {}
     config = Config.of(dataset.name, **{**task, "model": model, "encoding": 0, **settings})
