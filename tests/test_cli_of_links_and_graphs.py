@@ -57,6 +57,7 @@ def test_links_from_tables_to_suggestions(run, refused, tmp_path: Path) -> None:
     assert "Hits@100" in printed
     assert "found on the validation pairs" in printed
 
+    assert "1 pair by run/run-0 written" in run("predict", "run", "--top", "1", "--out", "one.csv")
     printed = run("predict", "run", "--top", "7")
     assert "7 pairs by run/run-0 written to predictions.csv" in printed
     found = rows("predictions.csv")
@@ -80,9 +81,26 @@ def test_links_from_tables_to_suggestions(run, refused, tmp_path: Path) -> None:
     assert "70% of the links for training" in page
     assert "a pair is scored by an MLP" in page
     assert "test pairs are wrong" in page or "test pairs are right" in page
-    assert "nodes are explained, and this run is of link" in refused("explain", "run", "n1")
-    assert "the page draws classes of nodes" in refused("explore", "run", "--no-open")
+    for pair in (["n1"], ["n1", "n2"]):
+        assert "pairs of nodes are not explained" in refused("explain", "run", *pair)
+    error = refused("explore", "run", "--no-open")
+    assert "the page draws classes of nodes, and this run is of link: 'sta report' shows" in error
+    assert "choose one of them" in refused(
+        "predict", "run", "--pairs", "pairs.csv", "--top", "3", "--out", "q.csv"
+    )
     assert run("check", "run").endswith("0 wrong\n")
+
+
+def test_what_is_of_nodes_is_not_for_links(run, refused) -> None:
+    nodes, edges = nodes_and_edges()
+    Path("nodes.csv").write_text(csv_text(nodes))
+    Path("edges.csv").write_text(csv_text(edges))
+    train = ("train", "--nodes", "nodes.csv", "--edges", "edges.csv", "--task", "link", *FAST)
+    assert "links are split at random, by the seed" in refused(*train, "--split", "fixed")
+    assert "a split column is not for links" in refused(*train, "--split-column", "group")
+    assert "here every edge leads both ways" in refused(*train, "--decoder", "directed")
+    printed = run(*train, "--target", "group", "--out", "run")
+    assert "column 'group' (--target) is kept out of the features" in " ".join(printed.split())
 
 
 def molecules(count: int, prefix: str) -> tuple[dict, dict, dict]:
@@ -141,6 +159,7 @@ def test_graphs_from_tables_to_new_ones(run, refused) -> None:
     assert "graph m2: predicted" in printed
     assert "left out of the pooling" in printed
     assert "there is no graph 'm99'" in refused("explain", "run", "m99")
+    assert "one graph is explained at a time, got m1 m2" in refused("explain", "run", "m1", "m2")
     assert "--hops is for nodes" in refused("explain", "run", "m2", "--hops", "1")
 
     run("report", "run")

@@ -409,7 +409,7 @@ class LinkPrediction(TaskSettings):
         },
     )
     negatives: int = option(
-        1, "Random pairs for each link in a step of training", least=1, most=1000
+        1, "Random pairs for each link that a step of training learns from", least=1, most=1000
     )
     val_share: float = option(0.1, "Share of the links for validation.", below=1)
     test_share: float = option(0.2, "Share of the links for test.", below=1)
@@ -481,7 +481,7 @@ TASKS: dict[str, type[TaskSettings]] = {
 def task_named(name: str) -> type[TaskSettings]:
     """The settings of a task, by its name or by its word for the command line."""
     words = {kind.word: kind for kind in TASKS.values()}
-    return {**words, **TASKS}[_check.known("task", name, [*words, *TASKS])]
+    return {**words, **TASKS}[_check.known("task", name, dict.fromkeys([*words, *TASKS]))]
 
 
 def tasks_for(unit: str, target: str) -> list[type[TaskSettings]]:

@@ -60,13 +60,13 @@ def all_probabilities(folder: Path) -> tuple[np.ndarray, sta.SavedRun]:
 
 def test_given_pairs(folder: Path, tmp_path: Path) -> None:
     expected, run = all_probabilities(folder)
-    (tmp_path / "pairs.csv").write_text("a,b\nn3,n4\nn1,n3\nn5,n5\n")
+    (tmp_path / "pairs.csv").write_text("a,b\nn3,n4\nn1,n3\n")
     found = predict_links(folder, tmp_path / "pairs.csv", device="cpu")
-    assert found.ids == [("n3", "n4"), ("n1", "n3"), ("n5", "n5")]
-    assert found.probabilities == pytest.approx(expected[[3, 1, 5], [4, 3, 5]])
+    assert found.ids == [("n3", "n4"), ("n1", "n3")]
+    assert found.probabilities == pytest.approx(expected[[3, 1], [4, 3]])
     edges = set(map(tuple, run.dataset.edge_index.T.tolist()))
-    assert found.known.tolist() == [pair in edges for pair in [(3, 4), (1, 3), (5, 5)]]
-    same = predict_links(folder, torch.tensor([[3, 1, 5], [4, 3, 5]]), device="cpu")
+    assert found.known.tolist() == [pair in edges for pair in [(3, 4), (1, 3)]]
+    same = predict_links(folder, torch.tensor([[3, 1], [4, 3]]), device="cpu")
     assert same.probabilities.tolist() == found.probabilities.tolist()
 
 
@@ -95,6 +95,11 @@ def test_new_nodes_join(folder: Path) -> None:
     found = predict_links(folder, pairs, nodes=nodes, edges=edges, join=True, device="cpu")
     assert found.ids == [("x", "n2"), ("x", "n3")]
     assert found.notes is not None
+    missing = predict_links(folder, top=10_000, nodes=nodes, edges=edges, join=True, device="cpu")
+    both = 2 if folder.name == "directed" else 1
+    free = both * (2 * 30 + 1) - 2  # each of two with all others, but for the two links
+    assert len(set(missing.ids)) == len(missing.ids) == free
+    assert all({"x", "y"} & set(pair) for pair in missing.ids)
     if folder.name != "directed":  # which learns more slowly
         assert found.probabilities[0] > found.probabilities[1]  # of the same group
 
@@ -108,6 +113,13 @@ def test_what_cannot_be_is_refused_in_words(folder: Path, monkeypatch: pytest.Mo
         predict_links(folder, np.arange(3), device="cpu")
     with pytest.raises(ValueError, match=r"pairs names a node outside 0\.\.29"):
         predict_links(folder, np.array([[0], [30]]), device="cpu")
+    twice = r"both nodes are 'n5': a link is between two nodes \(1 such pair\)"
+    with pytest.raises(TableError, match=f"row 2: {twice}"):
+        predict_links(folder, {"source": ["n1", "n5"], "target": ["n2", "n5"]}, device="cpu")
+    with pytest.raises(ValueError, match=r"pair 1: both nodes are '5'.*\(2 such pairs\)"):
+        predict_links(folder, np.array([[0, 5, 6], [1, 5, 6]]), device="cpu")
+    with pytest.raises(ValueError, match="choose one of them"):
+        predict_links(folder, np.array([[0], [1]]), top=3, device="cpu")
     with pytest.raises(ValueError, match="top must be at least 1"):
         predict_links(folder, top=0, device="cpu")
     monkeypatch.setattr(module, "MOST_PAIRS", 100)

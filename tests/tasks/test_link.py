@@ -181,11 +181,34 @@ def test_a_collection_is_refused() -> None:
         task().accept(three())
 
 
+def test_directions_choose_the_decoder() -> None:
+    both = two_groups()
+    one_way = both._with(edge_index=both.edge_index[:, both.edge_index[0] < both.edge_index[1]])
+    one_way = one_way._with(edge_weight=None)
+    assert sta.recipe(both, task="link").task.decoder == "mlp"
+    assert sta.recipe(one_way, task="link").task.decoder == "directed"
+    assert sta.recipe(one_way, task="link", decoder="dot").task.decoder == "dot"
+    task(decoder="directed").accept(one_way)
+    with pytest.raises(ValueError, match="here every edge leads both ways: use mlp or dot"):
+        task(decoder="directed").accept(both)
+
+
+@pytest.mark.parametrize("split", ["A", "fixed", "own"])
+def test_links_have_no_split_of_nodes(split: str) -> None:
+    for graph in (two_groups(), "cora"):
+        with pytest.raises(ValueError, match="links are split at random, by the seed"):
+            sta.recipe(graph, task="link", split=split)
+
+
 def test_hits_need_more_pairs_than_k() -> None:
     problem = task(metric="hits@100").problem(two_groups(), "B", 0)
-    words = r"Hits@100 says nothing of 18 random pairs, as many as there are validation links"
+    words = r"Hits@100 needs more than 100 random pairs in each part, and validation has 18"
     with pytest.raises(ValueError, match=words):
         task(metric="hits@100").check(problem.target, problem.split)
+    masked = task(metric="hits@100", mask=0.3).problem(two_groups(), "B", 0)
+    few = int((masked.split.train & (masked.target == 0)).sum())
+    with pytest.raises(ValueError, match=rf"and training has {few}: use"):
+        task(metric="hits@100", mask=0.3).check(masked.target, masked.split)
     task(metric="mrr").check(problem.target, problem.split)
     assert sta.recipe(two_groups(), task="link").task.metric == "roc_auc"
 
@@ -257,4 +280,8 @@ def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
     told = evaluate(tmp_path / "whole", device="cpu")[0].quality
     names = {"Hits@20", "Hits@50", "Hits@100", "MRR", "ROC-AUC", "average precision"}
     assert set(told.named()) == {*names, "calibration error"}
+    others = int((run.split.test & (run.problem.target == 0)).sum())
+    assert others == 50  # too few for two of them
+    nothing = [told.told()[name] == "-" for name in ("Hits@20", "Hits@50", "Hits@100")]
+    assert nothing == [False, True, True]
     assert told.named()["ROC-AUC"] == pytest.approx(result.runs[0].test)

@@ -41,6 +41,9 @@ def test_mrr(ties: bool) -> None:
     assert METRICS["mrr"].scores(LABELS, MASKS)(logits).tolist() == pytest.approx(expected)
 
 
-def test_among_fewer_than_k_every_link_is_a_hit() -> None:
-    assert METRICS["hits@100"].scores(LABELS, MASKS)(some_logits(False)).tolist() == [1, 1]
+@pytest.mark.parametrize(("k", "says"), [(39, True), (40, False), (41, False)])
+def test_hits_say_nothing_unless_there_are_more_than_k_others(k: int, says: bool) -> None:
+    assert [int((mask & (LABELS == 0)).sum()) for mask in MASKS] == [40, 40]
+    assert hits(LABELS, MASKS, k)(some_logits(False)).isfinite().tolist() == [says, says]
+    assert METRICS["hits@100"].show(float("nan")) == "-"
     assert METRICS["hits@20"].label == "Hits@20 (%)"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="sta",
-    help="Subtree attention for graphs: train and inspect STAGNN.\n\n"
+    help="Subtree attention for graphs: train models of nodes, links and graphs, and inspect "
+    "them.\n\n"
     "Start with 'sta train' (a small graph of handwritten digits, no download), then "
     "'sta datasets' to see the graphs of the paper. For tables of your own: 'sta train --help'.",
     no_args_is_help=True,
@@ -151,7 +152,12 @@ SETTINGS: Options = {
     **setting_options(FitSettings, TRAINING),
     **any_of("task", "What is learnt", {kind.word: kind for kind in TASKS.values()}, TRAINING),
     **setting_options(DataSettings, TRAINING),
-    **any_of("model", "What is trained", MODELS, "Model (default: the graph's recipe)"),
+    **any_of(
+        "model",
+        "What is trained (by default stagnn for nodes, staformer for links and graphs)",
+        MODELS,
+        "Model (default: the graph's recipe)",
+    ),
 }
 
 

@@ -32,7 +32,11 @@ ASKED = group(
 PAIRS = group(
     "A model of links (--task link)",
     pairs=(Path, "Table with two columns of ids: how probable is each link?"),
-    top=(int, r"Else so many of the most probable links that are missing. \[default: 100]"),
+    top=(
+        int,
+        "Else so many of the most probable links that are missing; with --join, those of new "
+        r"nodes. \[default: 100]",
+    ),
 )
 Predictions = Annotated[Path, typer.Option(help="File to write: .csv, or .parquet.")]
 
@@ -46,11 +50,12 @@ def _check_tables(tables: Given) -> None:
 def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
     """Load the models of a run folder again and score them on their splits.
 
-    Prints the stored test score beside the one computed now; then more scores of the test nodes.
-    Of classes these are accuracy, macro F1, ROC-AUC and calibration error, and which classes are
-    taken for which (also as a picture in the folder, with matplotlib); of labels how well each is
-    told; of numbers R2, mean absolute and root mean squared error, and how often the 90 % interval
-    holds.
+    Prints the stored test score beside the one computed now; then more scores of the test nodes,
+    pairs or graphs. Of classes these are accuracy, macro F1, ROC-AUC and calibration error, and
+    which classes are taken for which (also as a picture in the folder, with matplotlib); of labels
+    how well each is told; of numbers R2, mean absolute and root mean squared error, and how often
+    the 90 % interval holds; of links Hits@k, MRR, ROC-AUC and average precision among the random
+    pairs of the test, or "-" where these are too few for a score.
     """
     from ..runs import evaluate as score_again
     from ..show.scores import show_details, show_quality, show_scores
@@ -103,14 +108,15 @@ def predict(
     force: Force = False,
     device: Device = "auto",
 ) -> None:
-    """Predict the class of every node, with the probability of each class.
+    """Predict what a run has learnt: of every node, of pairs of nodes, or of every graph.
 
     The model is that with the best validation score; its probabilities are calibrated by a
     temperature on its validation nodes. Nothing is trained. New tables need the columns that the
     model was trained on. Of a graph of the registry, ids are the numbers of the nodes.
 
-    A model of labels gives the list of those above 50 %, and the probability of each; a model of
-    numbers gives the number, and the interval that holds 90 % of the validation nodes.
+    A model of classes gives the class, and the probability of each; one of labels the list of
+    those above 50 %, and the probability of each; one of numbers the number, and the interval that
+    holds 90 % of the validation nodes.
 
     A model of many graphs predicts each graph. One of links says how probable given pairs are, or
     looks through all pairs for links that are missing; it walks on all links that are known, and
@@ -130,6 +136,7 @@ def predict(
     from ..runs.predictions import check_target, write
     from ..show.scores import known_labels, show_calibration
     from ..show.tables import show
+    from ..show.text import counted
 
     check_target(out, force)
     _check_tables(tables)
@@ -142,7 +149,7 @@ def predict(
             show(found.notes, sta.out_console)
         show_calibration(found.calibration, sta.out_console, unit)
         write_links(found, out, force)
-        say(f"{len(found.ids):,} pairs by {found.run} written to {out}")
+        say(f"{counted(len(found.ids), unit)} by {found.run} written to {out}")
         return
     if asked:
         given = f"--{min(asked)}"
@@ -156,14 +163,17 @@ def predict(
     answers = "labels" if predictions.answers.cell is list else ""
     show_calibration(predictions.calibration, sta.out_console, unit, answers)
     write(predictions, out, force)
-    say(f"{len(predictions.ids):,} predictions of {predictions.run} written to {out}")
+    say(f"{counted(len(predictions.ids), 'prediction')} of {predictions.run} written to {out}")
 
 
 @command(asked=ASKED, tables=TABLES)
 def explain(
     run: RunFolder,
     node: Annotated[
-        str, typer.Argument(help="The node, or graph: its id, or its number where it has none.")
+        list[str],
+        typer.Argument(
+            help="The node, or graph: its id, or its number where it has none.", metavar="NODE"
+        ),
     ],
     *,
     asked: Given,
@@ -172,7 +182,8 @@ def explain(
 ) -> None:
     """Show why a node got its prediction: which nodes, hops and heads made its logit.
 
-    Of a number, the output itself is taken apart, on the scale that was learnt.
+    Of a number, the number itself is taken apart, in its own unit; where its logarithm was learnt
+    (--log-target), that logarithm. Pairs of nodes (--task link) are not explained.
 
     STA's logit is a sum over the levels of the rooted subtree, its heads and its nodes, so this is
     exact and nothing is estimated: what is shown, with the rest of each level, adds up to the
@@ -207,6 +218,8 @@ def explain(
     _check.known("order", asked.get("by", ORDERS[0]), ORDERS)
     _check_tables(tables)
     model = open(run, device="cpu")
+    if len(node) > 1 and model.task.unit != "pair":  # which are not explained at all
+        raise ValueError(f"one {model.task.unit} is explained at a time, got {' '.join(node)}")
     if tables:
         model = model.on(model.read_tables(**{"nodes": None, "edges": None, **tables})[0])
     if model.task.unit == "graph":
@@ -215,10 +228,10 @@ def explain(
                 raise ValueError(
                     f"--{name} is for nodes: of a graph, its nodes are shown as a list"
                 )
-        result = graphs.of_run(model, node, **asked)
+        result = graphs.of_run(model, node[0], **asked)
         drawn = graphs.show(result)
     else:
-        result = explanation.of_run(model, node, **asked)
+        result = explanation.of_run(model, node[0], **asked)
         drawn = explanation.show(result)
     if as_json:
         typer.echo(json.dumps(result, indent=2, allow_nan=False))
@@ -238,8 +251,9 @@ def report(
 
     The page has the settings in words, the scores of all runs, training curves, the confusion
     matrix, calibration, hop weights and gates, what was done with each column of your own tables,
-    and the mistakes that the model is most sure of, with the nodes that led to them. It needs no
-    network and no scripts. Nothing is trained.
+    and the mistakes that the model is most sure of, with the nodes that led to them. Numbers have a
+    scatter of predicted and true ones in place of the matrix, labels a table of each; links have
+    neither. It needs no network and no scripts. Nothing is trained.
 
     \b
     [bold]Examples[/bold]
@@ -270,7 +284,7 @@ def explore(
     on it, and it becomes the root; Back leads back, and every view has an address of its own.
     Beside it stand the same exact parts as in 'sta explain', which add up to the logit;
     probabilities are calibrated, as in 'sta predict'. It draws classes of nodes: runs of other
-    tasks have 'sta explain' and 'sta report'.
+    tasks have 'sta report', and all but those of links 'sta explain'.
 
     The page is for this machine only (127.0.0.1) and needs no network; Ctrl-C ends it. It needs
     pip install "subtree-attention\\[explore]".

@@ -40,7 +40,11 @@ TABLES = sta.NEW_TABLES | group(
         "--graphs. Edges have it too, where ids repeat in different graphs.",
     ),
     split_column=(str, r"Column that holds train, val, test or nothing. \[default: random]"),
-    tune=(str, "Search settings for so long (90s, 20m, 2h) first, and train with the best."),
+    tune=(
+        str,
+        "Search settings for so long (90s, 20m, 2h) first, and train with the best: of STAGNN on "
+        "nodes, not of links, graphs or --model staformer.",
+    ),
 )
 HOW = group(
     out=(Path, r"Folder of the results. \[default: a new one under runs/]"),
@@ -79,15 +83,18 @@ GraphOrDigits = Annotated[
 def train(
     graph: GraphOrDigits = None, *, settings: Given, tables: Given, how: Given, place: Given
 ) -> None:
-    """Train STAGNN on a graph, and save everything.
+    """Train a model on a graph, and save everything.
 
-    Settings that you do not give are the paper's for that graph.
+    It is STAGNN, the model of the paper, for nodes, and STAFormer, a deep one, for links and for
+    many graphs. Settings that you do not give are those of the graph's recipe, for STAGNN the
+    paper's; for your own tables they go by their size.
 
     \b
     [bold]Examples[/bold]
     sta train                          digits, five runs, about a minute
     sta train cora --runs 5            the paper's protocol on Cora
     sta train actor --hops 10 --gate none --out runs/mine
+    sta train photo --model staformer  blocks of subtree attention
     sta train --resume                 go on with the run that was stopped last
 
     \b
@@ -242,7 +249,7 @@ def _own_graph(changes: Given, budget: str | None, **tables: Any) -> tuple[Datas
     if budget:
         if links or {"graphs", "graph_column"} & tables.keys():
             raise ValueError(
-                "--tune searches the settings of nodes: leave it out for links, graphs"
+                "--tune searches the settings of nodes: leave it out for links and graphs"
             )
         from ..tune.loop import parse_budget, refuse_searched
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..config import task_named
+from ..config import LinkPrediction, task_named
 from . import targets
 from .dataset import Dataset
 from .features import append_columns, from_scipy, is_csr, to_scipy
@@ -75,7 +75,12 @@ def from_tables(
         A graph whose `schema` says how columns became features, and whose `notes` say what was
         done; y is -1 where a class, and NaN where labels or a number are not known.
     """
-    kind = task_named(task).target or "class"
+    kind, of_links = task_named(task).target or "class", task_named(task) is LinkPrediction
+    if of_links and split_column is not None:
+        raise TableError(
+            f"a split column is not for links, which are split at random by the seed: leave out "
+            f"--split-column {split_column}"
+        )
     directed = _check.flag("directed", directed)
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
     if graphs is not None and graph_column is None:
@@ -103,11 +108,18 @@ def from_tables(
     schema = replace(schema, target_kind=kind)
     if many is not None and many.table is not None:
         schema = replace(schema, graphs=_graph_schema(many, **of_units))
+    if many is not None:
+        refuse_crossing(links, ends, ids, many)
     found = read_edges(links, ends, ids, directed, unknown_ends)
     data = _assemble(schema, classes, people, ids, found, many)
     assert data.notes is not None
     if target is not None and kind == "class":
         data.notes.words += rare(data.y.numpy(), classes, told.unit)
+    if target is not None and of_links:
+        data.notes.words.append(
+            f"links have no target: column '{target}' (--target) is kept out of the features, and "
+            "nothing is learnt from it"
+        )
     if split_column is None:
         return data
     masks, words = read_split(told, split_column, data.known.numpy())
@@ -270,9 +282,11 @@ def _other_tables(
         if (row := people.first(again)) is not None:
             raise TableError(
                 f"{people.place(row)}: the node '{ids[row]}' is in the graph of the run already "
-                f"({int(again.sum()):,} such nodes)"
+                f"({counted(int(again.sum()), 'such node')})"
             )
         ids = pl.concat([old, ids])
+    if many is not None:
+        refuse_crossing(links, schema.ends, ids, many)
     found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
     return schema, people, ids, found, many
 
@@ -285,8 +299,6 @@ def _assemble(
     edges: Edges,
     many: Graphs | None = None,
 ) -> Dataset:
-    if many is not None:
-        refuse_crossing(edges.index, many, ids)
     x, y, notes = _nodes(schema, classes, people, edges, many)
     return Dataset(
         x=x,

@@ -19,7 +19,7 @@ from .. import _check
 from ..datasets import Dataset
 from ..datasets.tables.edges import find_ends
 from ..datasets.tables.lazy import pl
-from ..datasets.tables.read import Table, TableError, positions, read_table
+from ..datasets.tables.read import Table, TableError, counted, positions, read_table
 from ..datasets.tables.schema import TableNotes
 from ..graph import Graph
 from ..nn import LinkNetwork, PairDecoder
@@ -66,7 +66,7 @@ def predict_links(
     folder: Folder,
     pairs: Any = None,
     *,
-    top: int = TOP,
+    top: int | None = None,
     nodes: Any = None,
     edges: Any = None,
     join: bool = False,
@@ -81,10 +81,11 @@ def predict_links(
         folder: what `sta train --task link` wrote; of several runs, the best by validation score.
         pairs: a table with two columns of ids (path, frame or dictionary), or numbers of nodes
             [2, P]; None for the missing links.
-        top: how many of those.
+        top: how many of those, 100 unless given.
         nodes: a table of new nodes, as in `predict`, like the arguments that follow.
         edges: the table of their edges.
-        join: the new nodes join the graph of the run.
+        join: the new nodes join the graph of the run; missing links are then those of new nodes,
+            with each other and with those that were there.
         unknown_ends: see `from_tables`.
         device: see `fit`.
     """
@@ -94,13 +95,20 @@ def predict_links(
             f"the model of {run.folder} is for {run.task.unit}s, not for pairs of nodes: train one "
             "with --task link"
         )
-    dataset = run.dataset
+    if pairs is not None and top is not None:
+        raise ValueError(
+            "top (--top) looks for missing links, and pairs (--pairs) names those in question: "
+            "choose one of them"
+        )
+    dataset, new = run.dataset, 0
     if nodes is not None or edges is not None:
-        dataset, _ = run.read_tables(nodes, edges, join, unknown_ends)
+        dataset, new = run.read_tables(nodes, edges, join, unknown_ends)
         notes = dataset.notes
     scored = ScoredPairs(run, dataset)
-    found = scored.missing(_check.integer("top", top, 1)) if pairs is None else None
-    index = read_pairs(dataset, pairs) if found is None else found
+    if pairs is None:
+        index = scored.missing(_check.integer("top", TOP if top is None else top, 1), new)
+    else:
+        index = read_pairs(dataset, pairs)
     names = dataset.node_ids
     source, target = ([names[node] for node in ends] for ends in index.tolist())
     known = scored.links.known(scored.links.key(*index))
@@ -152,10 +160,11 @@ class ScoredPairs:
         return max(1, BLOCK // self.start.size(1))
 
     @torch.no_grad()
-    def missing(self, count: int) -> np.ndarray:
+    def missing(self, count: int, new: int = 0) -> np.ndarray:
         """The most probable pairs that are no links, the most probable first: [2, count].
 
-        All pairs are looked through, some nodes with all others at a time.
+        All pairs are looked through, some nodes with all others at a time. At least one end is a
+        node from `new` on.
         """
         n = self.links.num_nodes
         if n * n > MOST_PAIRS:
@@ -165,7 +174,7 @@ class ScoredPairs:
             )
         best, keys = (self.start.new_zeros(0, dtype=d) for d in (self.start.dtype, torch.int64))
         for rows in self._blocks():
-            scores = self._scores(rows)  # [b, N]
+            scores = self._scores(rows, new)  # [b, N]
             some = scores.flatten()
             values, places = some.topk(min(count, some.numel()))
             together = torch.cat([best, values])
@@ -181,12 +190,14 @@ class ScoredPairs:
         nodes = torch.arange(n, device=self.start.device)
         return iter(nodes.split(max(1, BLOCK // (n * width))))
 
-    def _scores(self, rows: Tensor) -> Tensor:
-        """Logits of some nodes [b] with all others, [b, N]; -inf where that is no missing link."""
+    def _scores(self, rows: Tensor, new: int) -> Tensor:
+        """Logits of some nodes [b] with all others, [b, N]; -inf where that is no missing link of
+        a node from `new` on."""
         n, first = self.links.num_nodes, int(rows[0])
         scores = self.decoder.score(self.start[rows, None], self.end[None])
         others = torch.arange(n, device=rows.device)
         mine = others[None] != rows[:, None] if self.links.directed else others > rows[:, None]
+        mine = mine & ((rows[:, None] >= new) | (others >= new))
         low, high = np.searchsorted(self.links.keys, [first * n, (first + len(rows)) * n])
         known = torch.from_numpy(self.links.keys[low:high] - first * n).to(rows.device)
         scores = torch.where(mine, scores, -torch.inf)
@@ -202,11 +213,24 @@ def read_pairs(dataset: Dataset, pairs: Any) -> np.ndarray:
             raise ValueError(f"pairs must be whole numbers [2, P], got {list(index.shape)}")
         if index.size and not 0 <= index.min() <= index.max() < dataset.num_nodes:
             raise ValueError(f"pairs names a node outside 0..{dataset.num_nodes - 1}")
+        if (same := index[0] == index[1]).any():
+            at = int(np.argmax(same))
+            raise ValueError(f"pair {at}: {_twice(str(index[0, at]), same)}")
         return index.astype(np.int64)
     table = read_table(pairs, "pairs")
     ends = find_ends(table, None, None, None)
     ids = pl.Series(dataset.node_ids, dtype=pl.String)
-    return np.stack([_nodes(table, name, ids, dataset) for name in (ends.source, ends.dest)])
+    index = np.stack([_nodes(table, name, ids, dataset) for name in (ends.source, ends.dest)])
+    if (same := index[0] == index[1]).any():
+        row = int(np.argmax(same))
+        raise TableError(f"{table.place(row)}: {_twice(ids[int(index[0, row])], same)}")
+    return index
+
+
+def _twice(node: str, same: np.ndarray) -> str:
+    """Why a node with itself is refused; `same` [P] says which pairs are so."""
+    count = counted(int(same.sum()), "such pair")
+    return f"both nodes are '{node}': a link is between two nodes ({count})"
 
 
 def _nodes(table: Table, name: str, ids: pl.Series, dataset: Dataset) -> np.ndarray:
@@ -219,6 +243,6 @@ def _nodes(table: Table, name: str, ids: pl.Series, dataset: Dataset) -> np.ndar
         try:
             dataset.find(str(texts[row]))
         except ValueError as error:  # it offers ids that are near
-            more = int((found < 0).sum())
-            raise TableError(f"{table.place(row)}: {error} ({more:,} such pairs)") from None
+            more = counted(int((found < 0).sum()), "such pair")
+            raise TableError(f"{table.place(row)}: {error} ({more})") from None
     return found

@@ -80,8 +80,8 @@ def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> 
     """What `to_dict` says of a node and a class or label of a run, both by name."""
     if run.task.unit != "node":
         raise ValueError(
-            f"nodes are explained, and this run is of {run.config.task.word}: 'sta predict' says "
-            "how probable a pair is, and 'sta report' shows the pairs that are most surely wrong"
+            "pairs of nodes are not explained, only nodes and graphs: 'sta predict' says how "
+            "probable a pair is, and 'sta report' shows the pairs that are most surely wrong"
         )
     root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
     return to_dict(run, explainer(run)(root), explained, **options)

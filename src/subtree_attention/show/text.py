@@ -16,12 +16,15 @@ def percent(share: float | None, digits: int = 2) -> str:
 
 def intervals_in_words(intervals: Intervals, unit: str = "node") -> str:
     """How far an interval reaches, and why."""
-    width, whom = intervals.half_width, f"{100 * intervals.level:.0f} % of the validation {unit}s"
+    width, level = intervals.half_width, f"{100 * intervals.level:.0f} %"
     reach = f"{width:.4g} to either side of a prediction"
     if intervals.of_logarithm:
         factor = math.exp(min(width, 700))
         reach = f"from 1/{factor:.4g} to {factor:.4g} times a prediction"
-    return f"intervals reach {reach}, where the numbers of {whom} are"
+    if not intervals.promises:
+        few = counted(intervals.val.nodes, f"validation {unit}")
+        return f"intervals reach {reach}, as far as {few} are off: too few to promise {level}"
+    return f"intervals reach {reach}, where the numbers of {level} of the validation {unit}s are"
 
 
 def signed(value: float) -> str:

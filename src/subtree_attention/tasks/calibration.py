@@ -7,6 +7,7 @@ from a predicted number as most validation units are off (split conformal predic
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,17 @@ class Intervals(NamedTuple):
     of_logarithm: bool
     val: Coverage
     test: Coverage
+
+    @property
+    def promises(self) -> bool:
+        """Whether there are validation units enough for the level: else the farthest of them is
+        the half width, and less often right."""
+        return conformal_rank(self.val.nodes, self.level) <= self.val.nodes
+
+
+def conformal_rank(count: int, level: float) -> int:
+    """Which of so many errors, from the smallest on, a new one is within at a level."""
+    return math.ceil(level * (count + 1))
 
 
 def trust(temperature: float, logits: np.ndarray, labels: np.ndarray) -> Trust:

@@ -31,14 +31,15 @@ class Classification(Task):
         """A logit for each class."""
         return dataset.num_classes
 
-    def check(self, target: Tensor, split: Split) -> None:
-        super().check(target, split)
+    def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
+        super().check(target, split, names)
         for part, mask in parts(split):
             found = target[mask].unique().tolist()
             if self.metric.contrasts and len(found) < 2:
+                only = names[found[0]] if names else found[0]
                 raise ValueError(
                     f"{self.metric.name} tells classes apart and needs two of them in every part; "
-                    f"the {part} {self.unit}s are all of class {found[0]}"
+                    f"the {part} {self.unit}s are all of class {only}"
                 )
 
     def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:

@@ -35,8 +35,8 @@ class MultiLabel(Task):
         """A logit for each label."""
         return dataset.num_classes
 
-    def check(self, target: Tensor, split: Split) -> None:
-        super().check(target, split)
+    def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
+        super().check(target, split, names)
         for part, mask in parts(split):
             has, lacks = (target[mask] == 1).any(0), (target[mask] == 0).any(0)
             if not bool((has & lacks).any() if self.metric.contrasts else has.any()):

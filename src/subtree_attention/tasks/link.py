@@ -7,7 +7,7 @@ are drawn anew in every step. So a unit is a pair, and its class is "no link" or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from .classification import Classification
 from .graphs import width_of
 from .metrics import LINK_METRICS, Loss, cross_entropy
 from .quality import LinkQuality, all_scores
+from .ranking import too_few
 from .task import Problem, parts
 
 if TYPE_CHECKING:
@@ -46,22 +47,28 @@ class LinkPrediction(Classification):
                 "links are predicted within one graph, and this is a collection of graphs: use "
                 "--task graph-classification"
             )
-        count = len(Links.of(dataset).keys)
+        links = Links.of(dataset)
+        count = len(links.keys)
         if count < LEAST_LINKS:
             raise ValueError(
                 f"the graph has {count} links, too few to split into training, validation and "
                 f"test: {LEAST_LINKS} are needed at least"
             )
+        if self.settings.decoder == "directed" and not links.directed:
+            raise ValueError(
+                "decoder 'directed' tells a pair from its reverse, and here every edge leads both "
+                "ways: use mlp or dot, or keep the directions of your tables (--directed)"
+            )
 
-    def check(self, target: Tensor, split: Split) -> None:
-        super().check(target, split)
+    def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
+        super().check(target, split, names)
         name, _, k = self.metric.name.partition("@")
         for part, mask in parts(split):
             others = int(((target == 0) & mask).sum())
-            if name == "hits" and others <= int(k):
+            if name == "hits" and too_few(others, int(k)):
                 raise ValueError(
-                    f"{self.metric.title} says nothing of {others} random pairs, as many as there "
-                    f"are {part} links: use --metric roc_auc or mrr"
+                    f"{self.metric.title} needs more than {k} random pairs in each part, and "
+                    f"{part} has {others}: use --metric roc_auc or mrr"
                 )
 
     def outputs(self, dataset: Dataset) -> int:

@@ -31,12 +31,17 @@ def _places(masks: Tensor) -> Iterator[Tensor]:
     return (mask.nonzero().flatten() for mask in masks)
 
 
+def too_few(others: int, k: int) -> bool:
+    """Whether Hits@k says nothing among so many other pairs: nearly every link would be a hit."""
+    return others <= k
+
+
 def hits(labels: Tensor, masks: Tensor, k: int) -> Ranks:
-    """Share of links that score above the k-th best of the others; 1 if there are fewer of them."""
+    """Share of links that score above the k-th best of the others; NaN if those are too few."""
 
     def of(these: Tensor, others: Tensor) -> Tensor:
-        if len(others) < k:
-            return torch.ones_like(these).mean()
+        if too_few(len(others), k):
+            return these.new_full((), torch.nan)
         return (these > others.topk(k).values[-1]).double().mean()
 
     return _ranked(labels, masks, of)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from .answers import OfNumbers
-from .calibration import LEVEL, Coverage, Intervals
+from .calibration import LEVEL, Coverage, Intervals, conformal_rank
 from .metrics import NUMBER_METRICS, Loss, Score, distance
 from .quality import NumberQuality, all_scores
 from .task import Task, parts
@@ -49,15 +49,17 @@ class Regression(Task):
             return y
         least = y.nan_to_num(1.0)
         if y.numel() and float(least.min()) <= 0:
+            lowest = float(least.min())
+            or_else = ", or add 1 to all of them" if lowest == 0 else ""
             raise ValueError(
                 f"log_target is for numbers above 0, and the target of {self.unit} "
-                f"{dataset.unit_ids[int(least.argmin())]} is {float(least.min()):g}: leave "
-                "log_target out, or add 1 to all of them"
+                f"{dataset.unit_ids[int(least.argmin())]} is {lowest:g}: leave log_target out"
+                f"{or_else}"
             )
         return y.log()
 
-    def check(self, target: Tensor, split: Split) -> None:
-        super().check(target, split)
+    def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
+        super().check(target, split, names)
         for part, mask in parts(split):
             found = target[mask].unique()
             if len(found) < 2 and (part == "training" or self.metric.contrasts):
@@ -153,10 +155,10 @@ def standard(target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 def half_width(errors: np.ndarray) -> float:
     """As far as a new error is off at most with probability `LEVEL`, if it is like these [n].
 
-    The split conformal quantile: the ceil(LEVEL (n + 1))-th smallest of them, at most the largest.
+    The split conformal quantile, see `conformal_rank`; at most the largest of them.
     """
     ranked = np.sort(np.abs(errors))
-    return float(ranked[min(math.ceil(LEVEL * (len(ranked) + 1)), len(ranked)) - 1])
+    return float(ranked[min(conformal_rank(len(ranked), LEVEL), len(ranked)) - 1])
 
 
 def cover(errors: np.ndarray, width: float) -> Coverage:

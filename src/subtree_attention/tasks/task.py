@@ -137,8 +137,11 @@ class Task:
         split = self.split(dataset, kind, seed)
         return Problem(dataset, self.target(dataset), split, self.inputs(dataset))
 
-    def check(self, target: Tensor, split: Split) -> None:
-        """Refuse parts on which the metric says nothing, before anything is trained."""
+    def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
+        """Refuse parts on which the metric says nothing, before anything is trained.
+
+        `names` are those of the classes or labels, C.
+        """
         for part, mask in parts(split):
             if not mask.any():
                 raise ValueError(f"there is no {part} {self.unit}: label more, or split otherwise")

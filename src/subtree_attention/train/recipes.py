@@ -19,6 +19,7 @@ from ..config import (
     tasks_for,
 )
 from ..datasets import Dataset, as_dataset, info
+from ..tasks.link import Links
 
 STAGNN, DEEP_MODEL = STAGNNSettings.name, STAFormerSettings.name
 _PROTOCOL: dict[str, dict[str, Any]] = {
@@ -160,13 +161,15 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
 
 
 def _for_few(dataset: Dataset, model: str, changes: dict[str, Any]) -> dict[str, Any]:
-    """What a graph of one's own is too small for."""
+    """What a graph of one's own is too small for, and what its directions ask for."""
     few: dict[str, Any] = {}
     if dataset.x.size(1) < FEW_FEATURES and model == DEEP_MODEL:
         few["input_dropout"] = 0.0
     links = "task" in changes and task_named(changes["task"]) is LinkPrediction
     if links and dataset.num_edges < FEW_EDGES:
         few["metric"] = "roc_auc"
+    if links and Links.of(dataset).directed:
+        few["decoder"] = "directed"
     return few
 
 
@@ -181,6 +184,11 @@ def _model_of(changes: dict[str, Any], graphs: bool) -> str:
 def _for_task(config: Config, changes: dict[str, Any]) -> Config:
     """The configuration with changes; another task than the data's own has settings of its own."""
     task = task_named(changes.get("task", config.task.name))
+    if task is LinkPrediction and "split" in changes:
+        raise ValueError(
+            "split is of nodes and graphs: links are split at random, by the seed and in the "
+            "shares val_share and test_share"
+        )
     of_tasks = TASKS if config.model.name == STAGNN else DEEP_TASKS
     own = {} if task.name == config.task.name else of_tasks.get(task.name, {})
     if changes.get("hide"):  # in the place of a mask
@@ -191,7 +199,8 @@ def _for_task(config: Config, changes: dict[str, Any]) -> Config:
 def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     """The configuration for a graph of one's own: a first result without knowing any setting.
 
-    They lie in the middle of the paper's grid; `sta tune` and `sta train --tune` find better ones.
+    They lie in the middle of the paper's grid; `sta tune` and `sta train --tune` find better ones,
+    of STAGNN on nodes.
     No Laplacian encoding: its basis is another one on every graph, and a model shall also be of
     use on new nodes.
     """

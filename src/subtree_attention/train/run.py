@@ -63,7 +63,7 @@ class Material:
     def problem(self, seed: int) -> Problem:
         """What the run of a seed learns from, on the device, if the task can be learnt on it."""
         problem = self.task.problem(self.dataset, self.config.data.split, seed)
-        self.task.check(problem.target, problem.split)
+        self.task.check(problem.target, problem.split, self.task.names(self.dataset))
         return problem.to(self.device)
 
     def network(self) -> torch.nn.Module:

@@ -76,7 +76,7 @@ def read_edges(
     """The edges between nodes, which are given by their ids [N]."""
     _check.known("way with unknown ends", unknown_ends, UNKNOWN_ENDS)
     may_lack = unknown_ends == "drop"
-    source, dest = (_end(table, name, ids, may_lack) for name in (ends.source, ends.dest))
+    source, dest = end_nodes(table, ends, ids, may_lack)
     weight = None if ends.weight is None else _weights(table, ends.weight)
     notes = [f"{table.name}: {counted(len(table), 'row')}"]
     inside = (source >= 0) & (dest >= 0)
@@ -98,6 +98,14 @@ def read_edges(
         hint = "; --weight takes weights" if weight is None else ""
         notes.append(f"columns of the edges that are not used: {', '.join(unused)}{hint}")
     return Edges(index, weight, notes)
+
+
+def end_nodes(
+    table: Table, ends: Ends, ids: pl.Series, may_lack: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes [R] where the edges of a table start and end; -1 where that is no node."""
+    source, dest = (_end(table, name, ids, may_lack) for name in (ends.source, ends.dest))
+    return source, dest
 
 
 def _end(table: Table, name: str, ids: pl.Series, may_lack: bool) -> np.ndarray:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .edges import Ends
+from .edges import Ends, end_nodes
 from .lazy import pl
-from .read import Table, TableError, positions
+from .read import Table, TableError, counted, positions
 
 BETWEEN = "/"
 """Stands between the names of a graph and a node, where that of the node alone does not tell."""
@@ -62,7 +62,7 @@ def sort_nodes(
         row = int(np.argmax(batch < 0))
         raise TableError(
             f"{nodes.place(row)}: the graph '{texts[row]}' (--graph-column {column}) is not in the "
-            f"table of graphs ({int((batch < 0).sum()):,} such nodes)"
+            f"table of graphs ({counted(int((batch < 0).sum()), 'such node')})"
         )
     sizes = np.bincount(batch, minlength=len(ids))
     if not sizes.all():
@@ -70,7 +70,7 @@ def sort_nodes(
         where = "" if table is None else f"{table.place(row)}: "
         raise TableError(
             f"{where}the graph '{ids[row]}' has no nodes in {nodes.name} "
-            f"({int((sizes == 0).sum()):,} such graphs): leave it out, or add its nodes"
+            f"({counted(int((sizes == 0).sum()), 'such graph')}): leave it out, or add its nodes"
         )
     order = np.argsort(batch, kind="stable")
     rows = order if nodes.rows is None else nodes.rows[order]
@@ -118,15 +118,16 @@ def edge_ends(edges: Table, ends: Ends, graph: str) -> Table:
     return replace(edges, frame=edges.frame.with_columns(columns).drop(graph))
 
 
-def refuse_crossing(index: np.ndarray, graphs: Graphs, ids: pl.Series) -> None:
-    """Refuse an edge [2, E] between two graphs."""
-    ends = graphs.batch[index]
-    crossing = ends[0] != ends[1]
+def refuse_crossing(edges: Table, ends: Ends, ids: pl.Series, graphs: Graphs) -> None:
+    """Refuse a row of the edges that is between two graphs, whose nodes are given by ids [N]."""
+    source, dest = end_nodes(edges, ends, ids, may_lack=True)  # which others speak of
+    start, end = graphs.batch[source], graphs.batch[dest]
+    crossing = (source >= 0) & (dest >= 0) & (start != end)
     if crossing.any():
-        first = int(np.argmax(crossing))
-        source, dest = (ids[int(node)] for node in index[:, first])
-        one, other = (graphs.ids[int(graph)] for graph in ends[:, first])
+        row = int(np.argmax(crossing))
+        pair = " -> ".join(ids[int(nodes[row])] for nodes in (source, dest))
+        one, other = (graphs.ids[int(many[row])] for many in (start, end))
         raise TableError(
-            f"the edge {source} -> {dest} is between the graphs '{one}' and '{other}' "
-            f"({int(crossing.sum()):,} such edges): graphs have no edges between them"
+            f"{edges.place(row)}: the edge {pair} is between the graphs '{one}' and '{other}' "
+            f"({counted(int(crossing.sum()), 'such edge')}): graphs have no edges between them"
         )

@@ -34,6 +34,9 @@ One of a large graph takes some tens of megabytes.
 """
 
 
+EXPLAINED = "'sta explain' and 'sta report' show"
+
+
 class UnknownNode(ValueError):
     """No node has this id."""
 
@@ -47,9 +50,10 @@ class Views:
 
     def __init__(self, run: SavedRun) -> None:
         if run.task.kind != "class" or run.task.unit != "node":
+            shown = "'sta report' shows" if run.task.unit == "pair" else EXPLAINED
             raise ValueError(
                 f"the page draws classes of nodes, and this run is of {run.config.task.word}: "
-                "'sta explain' and 'sta report' show it"
+                f"{shown} it"
             )
         self._run, self._classes = run, list(run.dataset.classes)
         self._known = run.dataset.known.numpy()
