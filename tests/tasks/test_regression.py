@@ -9,9 +9,10 @@ import torch
 from subtree_attention import Dataset
 from subtree_attention.config import NodeRegression as Settings
 from subtree_attention.datasets import Split
+from subtree_attention.show.text import intervals_in_words
 from subtree_attention.tasks import NodeRegression
-from subtree_attention.tasks.calibration import LEVEL
-from subtree_attention.tasks.regression import half_width, standard
+from subtree_attention.tasks.calibration import LEVEL, Intervals
+from subtree_attention.tasks.regression import cover, half_width, standard
 
 Y = torch.tensor([1.0, 3.0, 10.0, 100.0, torch.nan, 5.0, 7.0], dtype=torch.float64)
 PARTS = torch.tensor([0, 0, 0, 1, 3, 1, 2])
@@ -67,6 +68,19 @@ def test_an_interval_holds_as_often_as_it_promises() -> None:
     # Exactly ceil(0.9 * 51) / 51 on average; the mean of 400 draws is known to about 0.002.
     assert np.mean(shares) == pytest.approx(46 / 51, abs=0.008)
     assert half_width(np.array([1.0, -3.0])) == 3.0  # too few: the largest
+
+
+@pytest.mark.parametrize(("count", "promises"), [(7, False), (8, False), (9, True), (50, True)])
+def test_too_few_validation_nodes_promise_nothing(count: int, promises: bool) -> None:
+    found = Intervals(LEVEL, 2.0, False, cover(np.ones(count), 2.0), cover(np.ones(3), 2.0))
+    assert found.promises is promises
+    few = f"as far as {count} validation nodes are off: too few to promise 90 %"
+    assert (few in intervals_in_words(found)) is not promises
+    if promises:  # of new errors that are like these, so many are within
+        chance = np.random.default_rng(0)
+        errors = np.abs(chance.normal(size=(2000, count + 1)))
+        within = [new <= half_width(seen) for *seen, new in errors]
+        assert np.mean(within) > LEVEL - 0.02
     assert LEVEL == 0.9
 
 
@@ -84,7 +98,8 @@ def test_the_farthest_off_is_the_worst() -> None:
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
-        ({"log_target": True}, Y - 1, "log_target is for numbers above 0.* node 0 is 0"),
+        ({"log_target": True}, Y - 1, "log_target is for numbers above 0.* node 0 is 0.* add 1"),
+        ({"log_target": True}, Y - 3, r"node 0 is -2: leave log_target out$"),
         ({}, torch.ones(7).double(), "all training nodes have the number 1"),
         (
             {"metric": "mae"},

@@ -126,6 +126,9 @@ def test_a_part_that_the_metric_says_nothing_about_is_named(tmp_path: Path) -> N
     config = sta.recipe(data, metric="roc_auc", **QUICK)
     with pytest.raises(ValueError, match="the test nodes are all of class 0"):
         sta.fit(config, tmp_path / "out", device="cpu", data=data)
+    data.classes = ["no", "yes"]
+    with pytest.raises(ValueError, match="the test nodes are all of class no"):
+        sta.fit(config, tmp_path / "out", device="cpu", data=data)
 
 
 def test_the_deep_model_drops_sparse_features_of_ones_own() -> None:

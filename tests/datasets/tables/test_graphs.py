@@ -129,7 +129,7 @@ def test_new_graphs_by_what_was_learnt() -> None:
                 "nodes": NODES | {"id": ["d", "a", "b", "e", "f", "c"]},
                 "edges": {"source": ["a", "b"], "target": ["b", "e"]},
             },
-            "the edge b -> e is between the graphs 'm1' and 'm2'",
+            r"edges, row 2: the edge b -> e is between the graphs 'm1' and 'm2' \(1 such edge\)",
         ),
         (
             {"edges": EDGES | {"molecule": ["m1", None, "m2"]}},

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from ... import _check
-from .read import Table, TableError
+from .read import Table, TableError, counted
 from .values import Encoded, numbers_of, one_hot, tags_of
 
 WORDS = 5000
@@ -58,7 +58,7 @@ class Number:
         if far.any():
             raise TableError(
                 f"{table.place(int(far.argmax()))}: column '{self.name}' holds a number too far "
-                f"from those that were learnt from ({int(far.sum()):,} such rows)"
+                f"from those that were learnt from ({counted(int(far.sum()), 'such row')})"
             )
         columns = [standard] + [values.is_null().to_numpy()] * self.flagged
         return Encoded(np.stack(columns, 1).astype(np.float32), values.null_count())

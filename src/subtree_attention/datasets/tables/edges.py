@@ -113,7 +113,7 @@ def _end(table: Table, name: str, ids: pl.Series, may_lack: bool) -> np.ndarray:
     if not may_lack and (row := table.first(texts.is_null())) is not None:
         raise TableError(
             f"{table.place(row)}: column '{name}' is empty: an edge has two ends "
-            f"({texts.null_count():,} such rows)"
+            f"({counted(texts.null_count(), 'such row')})"
         )
     found = positions(texts, ids)
     return found if (found >= 0).all() else positions(without_point(texts), ids)
@@ -127,12 +127,12 @@ def _weights(table: Table, name: str) -> np.ndarray:
         held = "is empty" if values[row] is None else f"holds {_check.said(values[row])}"
         raise TableError(
             f"{table.place(row)}: column '{name}' (--weight) {held}, not a finite number "
-            f"({int(wrong.sum()):,} such rows)"
+            f"({counted(int(wrong.sum()), 'such row')})"
         )
     if (row := table.first(numbers < 0)) is not None:
         raise TableError(
             f"{table.place(row)}: the weight {numbers[row]:g} is negative, but a walk needs at "
-            f"least 0 ({int((numbers < 0).sum()):,} such rows)"
+            f"least 0 ({counted(int((numbers < 0).sum()), 'such row')})"
         )
     if (row := table.first((numbers > 0) & (numbers < LEAST))) is not None:
         raise TableError(

@@ -53,7 +53,7 @@ def sort_nodes(
     if (row := nodes.first(texts.is_null())) is not None:
         raise TableError(
             f"{nodes.place(row)}: column '{column}' (--graph-column) is empty: every node is in a "
-            f"graph ({texts.null_count():,} such rows)"
+            f"graph ({counted(texts.null_count(), 'such row')})"
         )
     if ids is None:
         ids = texts.unique(maintain_order=True)
