@@ -172,7 +172,7 @@ def explain(
     node: Annotated[
         list[str],
         typer.Argument(
-            help="The node, or graph: its id, or its number where it has none.", metavar="node"
+            help="The node, or graph, one: its id, or its number where it has none.", metavar="node"
         ),
     ],
     *,
