@@ -71,9 +71,24 @@ def test_auto_takes_the_transition_of_the_graph(x):
 @pytest.mark.parametrize(
     ("options", "graph", "edge_weight", "message"),
     [
-        ({"transition": "sym"}, {}, None, "transition='sym', but the Graph has transition='rw'"),
-        ({"transition": None}, {}, None, "transition=None, but the Graph has transition='rw'"),
-        ({"self_loops": True}, {}, None, "self_loops=True, but the Graph without"),
+        (
+            {"transition": "sym"},
+            {},
+            None,
+            "transition='sym', but the Graph was made with transition='rw'",
+        ),
+        (
+            {"transition": None},
+            {},
+            None,
+            "transition=None, but the Graph was made with transition='rw'",
+        ),
+        (
+            {"self_loops": True},
+            {},
+            None,
+            "self_loops=True, but the Graph was made with transition='rw', self_loops=False",
+        ),
         ({}, {"edge_weight": HEAVY}, HEAVY, "this Graph has its weights already"),
         ({}, {"num_nodes": 20}, None, "x has 11 rows, but the graph has 20 nodes"),
     ],
