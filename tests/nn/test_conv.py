@@ -87,7 +87,7 @@ def test_auto_takes_the_transition_of_the_graph(x):
             {"self_loops": True},
             {},
             None,
-            "self_loops=True, but the Graph was made with transition='rw', self_loops=False",
+            "self_loops=True, but the Graph was made with",
         ),
         ({}, {"edge_weight": HEAVY}, HEAVY, "this Graph has its weights already"),
         ({}, {"num_nodes": 20}, None, "x has 11 rows, but the graph has 20 nodes"),
