@@ -19,17 +19,46 @@ if TYPE_CHECKING:
     from ..datasets import Dataset, Split
 
 
-class Classification(Task):
+class Tempered(Task):
+    """Whatever is decided between classes by logits: one temperature makes all of them as sure as
+    they are right. As it stands a unit is one decision."""
+
+    calibrates = True
+    finds = ("temperature",)
+
+    def outputs(self, dataset: Dataset) -> int:
+        """A logit for each class, or for each label."""
+        return dataset.num_classes
+
+    def decisions(self, logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is decided, by logits [n, C], and what is right, [n]."""
+        return logits, target
+
+    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
+        return {"temperature": self.temperature(outputs, target, split)}
+
+    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
+        val = split.val.cpu().numpy()
+        return calibrating.best_temperature(*self.decisions(logits[val], target[val]))
+
+    def calibration(
+        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
+    ) -> Calibration:
+        masks = (mask.cpu().numpy() for mask in (split.val, split.test))
+        decided = (self.decisions(outputs[mask], target[mask]) for mask in masks)
+        heat = found["temperature"]
+        return Calibration(heat, *(calibrating.trust(heat, *some) for some in decided))
+
+    def reliability(self, logits: np.ndarray, target: np.ndarray, temperature: float) -> list[Bin]:
+        decided, right = self.decisions(logits / temperature, target)
+        return calibrating.reliability(calibrating.softmax(decided), right)
+
+
+class Classification(Tempered):
     """Of units of any kind: targets are int64 [U], -1 where the class is not known."""
 
     kind = "class"
-    calibrates = True
-    finds = ("temperature",)
     metrics = CLASS_METRICS
-
-    def outputs(self, dataset: Dataset) -> int:
-        """A logit for each class."""
-        return dataset.num_classes
 
     def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
         super().check(target, split, names)
@@ -46,26 +75,8 @@ class Classification(Task):
         """Of the logits [U, C] of all units, on those in the mask: target, mask [U]."""
         return LOSSES[self.settings.loss](target, mask, outputs)
 
-    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
-        return {"temperature": self.temperature(outputs, target, split)}
-
-    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
-        val = split.val.cpu().numpy()
-        return calibrating.best_temperature(logits[val], target[val])
-
-    def calibration(
-        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
-    ) -> Calibration:
-        masks = (mask.cpu().numpy() for mask in (split.val, split.test))
-        heat = found["temperature"]
-        trusts = (calibrating.trust(heat, outputs[mask], target[mask]) for mask in masks)
-        return Calibration(heat, *trusts)
-
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         return calibrating.softmax(logits / temperature)
-
-    def reliability(self, logits: np.ndarray, target: np.ndarray, temperature: float) -> list[Bin]:
-        return calibrating.reliability(self.probabilities(logits, temperature), target)
 
     def answers(
         self,

@@ -11,29 +11,27 @@ from torch import Tensor, nn
 
 from . import calibration as calibrating
 from .answers import OfLabels
-from .calibration import Bin, Calibration
+from .classification import Tempered
 from .metrics import LABEL_METRICS, Loss, label_binary
 from .quality import LabelQuality, label_quality
-from .task import Task, parts
+from .task import parts
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset, Split
+    from ..datasets import Split
 
 
-class MultiLabel(Task):
+class MultiLabel(Tempered):
     """Of units of any kind: targets are float [U, C], NaN where it is not known.
 
     A label of a unit is a decision between two classes, yes and no: one temperature is for all.
     """
 
     kind = "labels"
-    calibrates = True
-    finds = ("temperature",)
     metrics = LABEL_METRICS
 
-    def outputs(self, dataset: Dataset) -> int:
-        """A logit for each label."""
-        return dataset.num_classes
+    def decisions(self, logits: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The yes or no to each label that is known."""
+        return calibrating.decisions(logits, target)
 
     def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
         super().check(target, split, names)
@@ -50,31 +48,8 @@ class MultiLabel(Task):
         """Of the logits [U, C] of all units, on those in the mask: target [U, C], mask [U]."""
         return label_binary(target, mask)
 
-    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
-        return {"temperature": self.temperature(outputs, target, split)}
-
-    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
-        val = split.val.cpu().numpy()
-        return calibrating.best_temperature(*calibrating.decisions(logits[val], target[val]))
-
-    def calibration(
-        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
-    ) -> Calibration:
-        """Each label of a unit is counted, where it is known."""
-        trusts = []
-        for mask in (split.val, split.test):
-            some = mask.cpu().numpy()
-            pair = calibrating.decisions(outputs[some], target[some])
-            trusts.append(calibrating.trust(found["temperature"], *pair))
-        return Calibration(found["temperature"], *trusts)
-
     def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
         return expit(logits / temperature)
-
-    def reliability(self, logits: np.ndarray, target: np.ndarray, temperature: float) -> list[Bin]:
-        """Of the yes or no to each label that is known."""
-        pairs, right = calibrating.decisions(logits / temperature, target)
-        return calibrating.reliability(calibrating.softmax(pairs), right)
 
     def answers(
         self,
