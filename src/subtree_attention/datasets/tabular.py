@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -14,16 +14,27 @@ from torch import Tensor
 from .. import _check
 from ..config import LinkPrediction, task_named
 from . import targets
+from .advice import advise, isolated, set_apart
 from .dataset import Dataset
 from .features import append_columns, from_scipy, is_csr, to_scipy
-from .splits import own_codes
-from .tables.edges import Edges, Ends, different_columns, find_ends, read_edges, simple
+from .splits import Split, own_codes
+from .tables.edges import (
+    Edges,
+    Ends,
+    different_columns,
+    find_ends,
+    find_weights,
+    read_edges,
+    simple,
+)
 from .tables.graphs import Graphs, edge_ends, find_id, node_ids, refuse_crossing, sort_nodes
 from .tables.infer import fit_columns
-from .tables.labels import find_names, rare, read_split, read_target
+from .tables.labels import AS_IT_IS, find_cells, find_names, rare, read_split, read_target
 from .tables.lazy import pl
-from .tables.read import Table, TableError, counted, read_table
+from .tables.names import Names, read_names
+from .tables.read import read_table
 from .tables.schema import ColumnLine, TableNotes, TableSchema, encode
+from .tables.table import Table, TableError, counted
 
 
 def from_tables(
@@ -36,6 +47,7 @@ def from_tables(
     dest: str | None = None,
     weight: str | None = None,
     features: Sequence[str] | None = None,
+    leave_out: Sequence[str] = (),
     directed: bool = False,
     split_column: str | None = None,
     unknown_ends: str = "error",
@@ -51,7 +63,8 @@ def from_tables(
     (torch.Size([3, 2]), ('x', 'y'))
 
     Args:
-        nodes: path (.csv, .tsv, .parquet), polars or pandas frame, or a dictionary of columns.
+        nodes: path of a file (CSV, JSON lines, Parquet, Excel), of a folder or a pattern of parts,
+            a `Query` of a database, a polars or pandas frame, or a dictionary of columns.
         edges: likewise.
         target: column of the classes, labels or numbers; empty where they are to be predicted.
         id: column of the ids; by default 'id', else the first.
@@ -59,7 +72,10 @@ def from_tables(
         dest: column where it ends, likewise.
         weight: column of the weights of the edges, none by default. Those of duplicates add up;
             without weights, duplicates are one edge.
-        features: columns to use, as 'age' or with the kind as 'zip:category'; by default all.
+        features: columns to use, as 'age' or with the kind as 'zip:category'; by default all. In
+            place of a kind also how it is read: 'date', 'day-first', 'month-first',
+            'decimal-comma' or 'decimal-point'.
+        leave_out: columns not to use, where all others are.
         directed: keep the directions; by default an edge leads both ways, and its reverse is a
             duplicate of it.
         split_column: column that holds train, val, test or nothing.
@@ -69,62 +85,182 @@ def from_tables(
         graphs: table of the graphs, with their target, split and columns of their own, which are
             features of all nodes of a graph.
         task: what the target is for: 'classification' (a class of each node), 'multilabel' (a list
-            of labels of each, in CSV as JSON), 'regression' (a number), or another of `config`.
+            of labels of each, in CSV as JSON or as a;b), 'regression' (a number), or another of
+            `config`.
 
     Returns:
         A graph whose `schema` says how columns became features, and whose `notes` say what was
-        done; y is -1 where a class, and NaN where labels or a number are not known.
+        done, and in `warnings` what to look at before training; y is -1 where a class, and NaN
+        where labels or a number are not known.
     """
-    kind, of_links = task_named(task).target or "class", task_named(task) is LinkPrediction
-    if of_links and split_column is not None:
+    asked = Asked(
+        target,
+        id,
+        source,
+        dest,
+        weight,
+        features,
+        leave_out,
+        directed,
+        split_column,
+        unknown_ends,
+        graph_column,
+        graphs,
+        task,
+    )
+    read = read_tables(nodes, edges, asked)
+    return Dataset(
+        x=read.x,
+        y=read.y,
+        **edge_parts(read.edges),
+        classes=read.classes,
+        ids=read.names.ids.to_list(),
+        splits={} if read.split is None else {"own": own_codes(*read.split)},
+        schema=read.schema,
+        notes=read.notes,
+        source=read.source,
+        batch=read.batch,
+        graph_ids=None if read.many is None else read.many.ids.to_list(),
+    )
+
+
+class Asked(NamedTuple):
+    """What is asked of tables: see `from_tables`."""
+
+    target: str | None = None
+    id: str | None = None
+    source: str | None = None
+    dest: str | None = None
+    weight: str | None = None
+    features: Sequence[str] | None = None
+    leave_out: Sequence[str] = ()
+    directed: bool = False
+    split_column: str | None = None
+    unknown_ends: str = "error"
+    graph_column: str | None = None
+    graphs: Any = None
+    task: str = "classification"
+
+
+@dataclass(frozen=True)
+class Read:
+    """What tables say; where several ranks read them, what the rows of this one do.
+
+    Attributes:
+        x, y: features and target of its nodes, or of many graphs the targets of these.
+        edges: some of the edges, by the numbers of their ends.
+        names: the ids.
+        split: masks, if there is a split column.
+        many: the graphs, if there are many.
+        files: what this rank has read of, where there are several.
+    """
+
+    x: Tensor
+    y: Tensor
+    edges: Edges
+    names: Names
+    classes: tuple[str, ...]
+    schema: TableSchema
+    notes: TableNotes
+    source: str
+    split: Split | None
+    many: Graphs | None
+    files: tuple[str, ...]
+
+    @property
+    def edge_index(self) -> Tensor:
+        return torch.from_numpy(self.edges.index)
+
+    @property
+    def batch(self) -> Tensor | None:
+        return None if self.many is None else torch.from_numpy(self.many.batch)
+
+    @property
+    def num_nodes(self) -> int:
+        """Of all ranks."""
+        return self.names.count
+
+    @property
+    def num_units(self) -> int:
+        return self.y.size(0)
+
+    @property
+    def unit(self) -> str:
+        return "node" if self.many is None else "graph"
+
+    @property
+    def target(self) -> str:
+        return targets.kind_of(self.y)
+
+    @property
+    def known(self) -> Tensor:
+        return targets.known(self.y)
+
+
+def read_tables(nodes: Any, edges: Any, asked: Asked) -> Read:
+    """What two tables say: see `from_tables`."""
+    target, features, graph_column = asked.target, asked.features, asked.graph_column
+    kind = task_named(asked.task).target or "class"
+    of_links = task_named(asked.task) is LinkPrediction
+    if of_links and asked.split_column is not None:
         raise TableError(
             f"a split column is not for links, which are split at random by the seed: leave out "
-            f"--split-column {split_column}"
+            f"--split-column {asked.split_column}"
         )
-    directed = _check.flag("directed", directed)
+    directed = _check.flag("directed", asked.directed)
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
-    if graphs is not None and graph_column is None:
+    if asked.graphs is not None and graph_column is None:
         graph_column = "graph"
+    id = asked.id
     if id is None:
         others = [name for name in people.frame.columns if name != graph_column]
         id = next((name for name in ("id", *others) if name in people.frame.columns), "id")
-    ends = find_ends(_without(links, graph_column), source, dest, weight)
+    ends = find_ends(_without(links, graph_column), asked.source, asked.dest, asked.weight)
     many = None
     if graph_column is not None:
-        if target is not None and graphs is None:
+        if target is not None and asked.graphs is None:
             raise TableError(
                 f"the target '{target}' is that of each graph: name the table of graphs (--graphs)"
             )
-        table = None if graphs is None else read_table(graphs, "graphs")
+        table = None if asked.graphs is None else read_table(asked.graphs, "graphs")
         people, links, many = _side_by_side(people, links, table, id, graph_column, ends)
     told = people if many is None or many.table is None else many.table  # who has the target
-    of_units = {"target": target, "split_column": split_column}
+    of_units = {"target": target, "split_column": asked.split_column}
     of_nodes = {"id": id, "graph_column": graph_column, **(of_units if told is people else {})}
     taken = different_columns(**of_nodes)
-    ids = read_ids(people, id)
-    classes = [] if target is None else find_names(kind, told, target)
-    columns, left_out = fit_columns(people, features, taken)
+    names = read_names(people, id)
+    cells = AS_IT_IS if target is None else find_cells(kind, told, target)
+    classes = [] if target is None else find_names(kind, told, target, cells)
+    unwanted = _unwanted(asked.leave_out, people, many)
+    apart = _set_apart(people, features, taken, unwanted, of_links)
+    columns, left_out = fit_columns(people, features, taken | apart.keys())
+    left_out = left_out | apart
     schema = TableSchema(id, target, ends, directed, tuple(columns), left_out, graph_column)
-    schema = replace(schema, target_kind=kind)
+    schema = replace(schema, target_kind=kind, cells=cells, weights=find_weights(links, ends))
     if many is not None and many.table is not None:
-        schema = replace(schema, graphs=_graph_schema(many, **of_units))
+        schema = replace(schema, graphs=_graph_schema(many, asked.leave_out, **of_units))
     if many is not None:
-        refuse_crossing(links, ends, ids, many)
-    found = read_edges(links, ends, ids, directed, unknown_ends)
-    data = _assemble(schema, classes, people, ids, found, many)
-    assert data.notes is not None
+        refuse_crossing(links, ends, names, many)
+    found = read_edges(links, ends, names, directed, asked.unknown_ends, schema.weights)
+    x, y, notes = _nodes(schema, classes, people, found, many)
+    files = (*people.files, *links.files)
+    about = tuple(classes), schema, notes, people.name
+    read = Read(x, y, found, names, *about, None, many, files)
     if target is not None and kind == "class":
-        data.notes.words += rare(data.y.numpy(), classes, told.unit)
+        notes.words += rare(y.numpy(), classes, told.unit)
     if target is not None and of_links:
-        data.notes.words.append(
+        notes.words.append(
             f"links have no target: column '{target}' (--target) is kept out of the features, and "
             "nothing is learnt from it"
         )
-    if split_column is None:
-        return data
-    masks, words = read_split(told, split_column, data.known.numpy())
-    data.notes.words += words
-    return replace(data, splits={"own": own_codes(*map(torch.from_numpy, masks.values()))})
+    tables = [people] if many is None or many.table is None else [people, many.table]
+    named = {name.rpartition(":")[0] for name in features or () if name not in people.frame.columns}
+    notes.warnings += advise(read, tables, settled=named)
+    if asked.split_column is None:
+        return read
+    masks, words = read_split(told, asked.split_column, read.known.numpy())
+    notes.words += words
+    return replace(read, split=Split(*map(torch.from_numpy, masks.values())))
 
 
 def apply_schema(
@@ -135,7 +271,10 @@ def apply_schema(
     Of many graphs, `graphs` is the table of the new ones; it may lack if it has no features.
     """
     schema, people, ids, found, many = _other_tables(dataset, nodes, edges, unknown_ends, graphs)
-    return _assemble(schema, dataset.classes, people, ids, found, many)
+    data = _assemble(schema, dataset.classes, people, ids, found, many)
+    assert data.notes is not None
+    data.notes.warnings += isolated(data)
+    return data
 
 
 def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "error") -> Dataset:
@@ -153,16 +292,19 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
     if found.weight is not None and dataset.edge_weight is not None:
         weight = np.concatenate([dataset.edge_weight.numpy(), found.weight])
     index, weight, _ = simple(index[0], index[1], weight, len(ids), directed=True)
-    return replace(
+    joint = replace(found, index=index, weight=weight)
+    joined = replace(
         dataset,
         x=_stack(dataset.x, x),
         y=torch.cat([dataset.y, y]),
-        **_edges(index, weight),
+        **edge_parts(joint),
         ids=ids.to_list(),
         splits={},
         notes=notes,
         encoding=None,
     )
+    notes.warnings += isolated(joined, first=dataset.num_nodes)
+    return joined
 
 
 def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Dataset:
@@ -195,22 +337,6 @@ def _attributes(items: list[Any], start: dict[str, list[Any]]) -> dict[str, list
     return start | {str(name): [item[-1].get(name) for item in items] for name in names}
 
 
-def read_ids(table: Table, column: str, option: str = "; another column: --id") -> pl.Series:
-    """The ids as text [N], each there once."""
-    ids = table.texts(column, "--id")
-    if (row := table.first(ids.is_null())) is not None:
-        raise TableError(f"{table.place(row)}: the id (column '{column}') is empty")
-    twice = ids.is_duplicated()
-    if (row := table.first(twice)) is not None:
-        value = ids[row]
-        first, second = (ids == value).arg_true()[:2]
-        raise TableError(
-            f"{table.place(second)}: the id '{value}' is that of {table.place(first)} too; ids "
-            f"must be different ({int(twice.sum()):,} rows share theirs{option})"
-        )
-    return ids
-
-
 def _without(table: Table, column: str | None) -> Table:
     """The table without a column, if it has it."""
     if column is None or column not in table.frame.columns:
@@ -224,21 +350,51 @@ def _side_by_side(
     """Nodes, those of a graph together, and edges, both by ids that differ; and the graphs."""
     people.column(column, "--graph-column")
     key = None if table is None else find_id(table, column)
-    names = None if table is None or key is None else read_ids(table, key, "")
+    names = None if table is None or key is None else read_names(table, key, "").ids
     people, many = sort_nodes(people, column, table, key, names)
     people = node_ids(people, id, column, named=column in links.frame.columns)
     return people, edge_ends(links, ends, column), many
 
 
-def _graph_schema(many: Graphs, target: str | None, split_column: str | None) -> TableSchema:
+def _unwanted(leave_out: Any, people: Table, many: Graphs | None) -> list[str]:
+    """The columns that are not wanted, if there are such of nodes or graphs."""
+    if not isinstance(leave_out, list | tuple) or not all(isinstance(n, str) for n in leave_out):
+        raise TypeError(f"leave_out must be a list of columns, got {_check.said(leave_out)}")
+    of_graphs = [] if many is None or many.table is None else many.table.frame.columns
+    for name in leave_out:
+        if name not in of_graphs:
+            people.column(name, "--leave-out")
+    return list(leave_out)
+
+
+def _set_apart(
+    table: Table, features: Any, taken: set[str], unwanted: Sequence[str], links: bool = False
+) -> dict[str, str]:
+    """Columns that are no features, and why: as asked, or unless features are named, of no use."""
+    for name in unwanted:
+        if name in taken:
+            raise TableError(
+                f"column '{name}' (--leave-out) is the id, the label or the split, and no feature"
+            )
+        if isinstance(features, list | tuple) and name in [str(f).split(":")[0] for f in features]:
+            raise TableError(f"column '{name}' cannot be both in --features and in --leave-out")
+    asked = {name: "as asked (--leave-out)" for name in unwanted if name in table.frame.columns}
+    found = {} if features is not None else set_apart(table, taken | asked.keys(), links)
+    return asked | found
+
+
+def _graph_schema(
+    many: Graphs, unwanted: Sequence[str], target: str | None, split_column: str | None
+) -> TableSchema:
     """How the columns of a table of graphs become features."""
     assert many.table is not None
     assert many.id is not None
     taken = different_columns(id=many.id, target=target, split_column=split_column)
     for name in taken - {many.id}:
         many.table.column(name, "--target" if name == target else "--split-column")
-    columns, left_out = fit_columns(many.table, None, taken)
-    return TableSchema(many.id, target, None, True, tuple(columns), left_out)
+    apart = _set_apart(many.table, None, taken, unwanted)
+    columns, left_out = fit_columns(many.table, None, taken | apart.keys())
+    return TableSchema(many.id, target, None, True, tuple(columns), left_out | apart)
 
 
 def _other_tables(
@@ -276,19 +432,21 @@ def _other_tables(
         people, links, many = _side_by_side(*parts)
     elif graphs is not None:
         raise TableError("the model was trained on one graph: --graphs is for many")
-    ids = read_ids(people, schema.id)
+    known = read_names(people, schema.id)
     if old is not None:
+        ids = known.ids
         again = ids.is_in(old.implode())
         if (row := people.first(again)) is not None:
             raise TableError(
                 f"{people.place(row)}: the node '{ids[row]}' is in the graph of the run already "
                 f"({counted(int(again.sum()), 'such node')})"
             )
-        ids = pl.concat([old, ids])
+        known = Names.of(pl.concat([old, ids]))
     if many is not None:
-        refuse_crossing(links, schema.ends, ids, many)
-    found = read_edges(links, schema.ends, ids, schema.directed, unknown_ends)
-    return schema, people, ids, found, many
+        refuse_crossing(links, schema.ends, known, many)
+    read_as = schema.weights
+    found = read_edges(links, schema.ends, known, schema.directed, unknown_ends, read_as)
+    return schema, people, known.ids, found, many
 
 
 def _assemble(
@@ -303,7 +461,7 @@ def _assemble(
     return Dataset(
         x=x,
         y=y,
-        **_edges(edges.index, edges.weight),
+        **edge_parts(edges),
         classes=tuple(classes),
         ids=ids.to_list(),
         schema=schema,
@@ -314,10 +472,11 @@ def _assemble(
     )
 
 
-def _edges(index: np.ndarray, weight: np.ndarray | None) -> dict[str, Any]:
+def edge_parts(edges: Edges) -> dict[str, Any]:
     """The parts of a `Dataset` that edges are: edge_index [2, E] and edge_weight [E]."""
+    weight = edges.weight
     weights = None if weight is None else torch.from_numpy(weight.astype(np.float32))
-    return {"edge_index": torch.from_numpy(index), "edge_weight": weights}
+    return {"edge_index": torch.from_numpy(edges.index), "edge_weight": weights}
 
 
 def _nodes(
@@ -338,10 +497,11 @@ def _nodes(
     if told is not people:
         words.append(f"{people.name}: {counted(len(people), 'node')} of {counted(units, 'graph')}")
     if told is not None and schema.target is not None and schema.target in told.frame.columns:
-        labels, more = read_target(schema.target_kind, told, schema.target, list(classes))
+        of_target = schema.target_kind, told, schema.target, list(classes), schema.cells
+        labels, more = read_target(*of_target)
     else:
         labels = targets.unknown(schema.target_kind, units, len(classes)).numpy()
-        more = [f"{people.name}: {counted(len(people), 'node')}"] if told is people else []
+        more = [f"{people.name}: {counted(people.count, 'node')}"] if told is people else []
     words += more
     # Which columns hold the graph, since they may have been guessed.
     ends = f"an edge goes from '{schema.ends.source}' to '{schema.ends.dest}'"

@@ -33,6 +33,13 @@ def unknown(kind: str, units: int, labels: int) -> Tensor:
     return torch.full(shape, torch.nan, dtype=torch.float32 if kind == "labels" else torch.float64)
 
 
+def only(y: Tensor, mask: Tensor) -> Tensor:
+    """A target of which nothing is known but what is in a mask [U]."""
+    nothing = unknown(kind_of(y), len(y), y.size(-1))
+    mask = mask if y.dim() == 1 else mask[:, None]
+    return torch.where(mask, y, nothing.to(y))
+
+
 def known(y: Tensor) -> Tensor:
     """Units whose target is known: a mask [U]."""
     if not y.is_floating_point():

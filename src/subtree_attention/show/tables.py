@@ -34,7 +34,7 @@ def numbers(
 
 
 def show(notes: TableNotes, console: Console) -> None:
-    """Print a line for each column, and the notes."""
+    """Print a line for each column, the notes, and apart what to look at before training."""
     headings = ("column", "kind", "width", "missing", "unseen", "note")
     rows = (
         (plain(line.name), line.kind, line.width, line.missing, line.unseen, plain(line.note))
@@ -46,3 +46,7 @@ def show(notes: TableNotes, console: Console) -> None:
         console.print(f"and {len(notes.columns) - SHOWN:,} columns more")
     for note in notes.words:
         console.print(visible(note), soft_wrap=True, markup=False)
+    if notes.warnings:
+        console.print("\nto look at first:", style="bold yellow")
+    for warning in notes.warnings:
+        console.print(f"  - {visible(warning)}", soft_wrap=True, markup=False)

@@ -36,8 +36,20 @@ WORDS = [
     "=1+1",
     "n1",
     "-1",
+    "1.234,5",
+    "1,234",
+    "12 %",
+    "€ 5",
+    "\u22127",
+    "01/02/2021",
+    "31.12.99 10:30",
+    "2021-03",
+    "10:30",
+    "a;b",
+    "a|b",
+    "中文",
 ]
-LISTS = ['["a", "b"]', "two words", "a sentence of five words"]
+LISTS = ['["a", "b"]', "['a', 'b']", "[0.5, 2]", "[1 2]", "two words", "a sentence of five words"]
 texts = st.text(max_size=8) | st.sampled_from([*WORDS, *LISTS])
 numbers = st.integers(-(2**70), 2**70) | st.integers(-5, 5) | st.floats() | st.floats(-1, 1)
 values = st.one_of(
@@ -51,12 +63,14 @@ values = st.one_of(
     st.decimals(allow_nan=False, places=2, min_value=-99, max_value=99),
     st.lists(texts, max_size=3),
     st.lists(st.lists(st.integers(0, 3), max_size=2), max_size=2),
+    st.lists(st.none() | st.floats() | st.integers(-3, 2**70), max_size=2),
     st.complex_numbers(),
     st.just(2**200),
     st.just({"a": 1}),
 )
 scalars = [texts, numbers, st.none() | texts, st.none() | st.floats(), st.booleans(), st.none()]
 few = [st.sampled_from("ab"), st.sampled_from([0, 1, 2.0]), st.dates()]
+few += [st.lists(st.floats(-1, 1), min_size=2, max_size=2), st.sampled_from(WORDS)]
 kinds = st.sampled_from([*scalars, *few, st.lists(texts, max_size=3), values])
 names = st.sampled_from(["age", "city", "id", "label", "", " ", "a:b", "x:number", "größe", "1"])
 
@@ -101,7 +115,10 @@ ODD: dict[str, list[Any]] = {
     "unknown_ends": ["drop", "error"],
     "id": ["id", "age", ""],
     "split_column": ["age", "city"],
-    "features": [[], ["age"], ["city:category"], ["age:tags"], ["city:text"], ["age:number"]],
+    "features": [
+        *([], ["age"], ["city:category"], ["age:tags"], ["city:text"], ["age:number"]),
+        *(["age:vector"], ["city:date"], ["age:decimal-comma"], ["city:month-first"]),
+    ],
 }
 
 

@@ -71,7 +71,8 @@ def test_predictions_are_a_table_with_the_same_texts(
     folder = tmp_path_factory.mktemp("predictions")
     labels = np.arange(len(ids)) % (len(classes) + 1) - 1
     shares = np.full((len(ids), len(classes)), 0.25)
-    made = Predictions(ids, OfClasses(classes, shares, labels), None, Path())  # type: ignore[arg-type]
+    answers = OfClasses(classes, shares, labels, shares.argmax(1))
+    made = Predictions(ids, answers, None, Path())  # type: ignore[arg-type]
     for suffix in (".csv", ".parquet"):
         write(made, folder / f"p{suffix}")
         frame = read_table(folder / f"p{suffix}", "nodes").frame

@@ -64,6 +64,10 @@ def test_of_nodes(nodes: str | bytes, message: str, load: Callable[..., object])
             "source,target\na,b\na,z\ny,b\n",
             r"edges.csv, line 3: the edge a -> z ends .* \(2 such edges\).*--unknown-ends drop",
         ),
+        (
+            "source,target\na,b\nA,b\n",
+            "--join.; 'A' of the edges and 'a' of the nodes differ by capital letters only .1 such",
+        ),
         ("source,target\na,b\n,b\n", "edges.csv, line 3: column 'source' is empty"),
         ("source,target\na,b,c\n", "edges.csv, line 2: 3 values"),
     ],
@@ -71,6 +75,20 @@ def test_of_nodes(nodes: str | bytes, message: str, load: Callable[..., object])
 def test_of_edges(edges: str, message: str, load: Callable[..., object]) -> None:
     with pytest.raises(TableError, match=message):
         load(edges=edges)
+
+
+def test_ids_that_differ_by_leading_zeros_are_explained(load: Callable[..., object]) -> None:
+    nodes = "id,age,label\n00123,1,x\n00124,2,y\n0125,3,x\n125,4,y\n"
+    with pytest.raises(
+        TableError, match=r"Note: '123' of the edges and '00123' of the nodes differ"
+    ):
+        load(nodes, "source,target\n123,124\n")
+    with pytest.raises(TableError, match=r"by leading zeros only \(2 such ids\): write them alike"):
+        load(nodes, "source,target\n0125,125\n123,124\n")
+    data = load(nodes, "source,target\n0125,125\n123,0125\n", unknown_ends="drop")
+    words = "\n".join(data.notes.words)  # type: ignore[attr-defined]
+    assert "differ by leading zeros only (1 such id)" in words
+    assert "'0125' and '125' are ids of different nodes (1 such pair)" in words
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .edges import Ends, end_nodes
+from .edges import BETWEEN, Ends, end_nodes
 from .lazy import pl
-from .read import Table, TableError, counted, positions
-
-BETWEEN = "/"
-"""Stands between the names of a graph and a node, where that of the node alone does not tell."""
+from .names import Names
+from .table import Table, TableError, counted, positions
 
 
 @dataclass(frozen=True)
@@ -118,14 +116,14 @@ def edge_ends(edges: Table, ends: Ends, graph: str) -> Table:
     return replace(edges, frame=edges.frame.with_columns(columns).drop(graph))
 
 
-def refuse_crossing(edges: Table, ends: Ends, ids: pl.Series, graphs: Graphs) -> None:
-    """Refuse a row of the edges that is between two graphs, whose nodes are given by ids [N]."""
-    source, dest = end_nodes(edges, ends, ids, may_lack=True)  # which others speak of
+def refuse_crossing(edges: Table, ends: Ends, names: Names, graphs: Graphs) -> None:
+    """Refuse a row of the edges that is between two graphs, whose nodes are given by names."""
+    source, dest = end_nodes(edges, ends, names, may_lack=True)  # which others speak of
     start, end = graphs.batch[source], graphs.batch[dest]
     crossing = (source >= 0) & (dest >= 0) & (start != end)
     if crossing.any():
         row = int(np.argmax(crossing))
-        pair = " -> ".join(ids[int(nodes[row])] for nodes in (source, dest))
+        pair = " -> ".join(names.ids[int(nodes[row])] for nodes in (source, dest))
         one, other = (graphs.ids[int(many[row])] for many in (start, end))
         raise TableError(
             f"{edges.place(row)}: the edge {pair} is between the graphs '{one}' and '{other}' "

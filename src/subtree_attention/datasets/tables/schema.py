@@ -14,9 +14,12 @@ from torch import Tensor
 from ..._check import said
 from .. import targets
 from ..features import SPARSE_BELOW, from_scipy
-from .columns import Column, Tags, Text, from_dict, to_dict
+from . import ranks
+from .columns import Column, from_dict, to_dict
 from .edges import Ends
-from .read import Table
+from .labels import AS_IT_IS, Cells
+from .readings import Reading
+from .table import Table
 from .values import Encoded
 
 
@@ -34,6 +37,8 @@ class TableSchema:
         graph: column of the nodes that names the graph of each, if there are many.
         graphs: the columns of the table of graphs, if there is one; its features are those of all
             nodes of a graph.
+        cells: how the cells of the target are read.
+        weights: how the weights of the edges are read; None where they are no texts.
     """
 
     id: str
@@ -45,6 +50,8 @@ class TableSchema:
     graph: str | None = None
     graphs: TableSchema | None = None
     target_kind: str = "class"
+    cells: Cells = AS_IT_IS
+    weights: Reading | None = None
 
     @property
     def width(self) -> int:
@@ -63,6 +70,10 @@ class TableSchema:
         content["graphs"] = self.graphs and self.graphs.to_dict()
         later = {"graph", "graphs"} if self.graph is None else set()  # as files were before them
         later |= {"target_kind"} if self.target_kind == "class" else set()
+        later |= {"cells"} if self.cells == AS_IT_IS else set()
+        later |= {"weights"} if self.weights is None else set()
+        content["cells"] = self.cells.to_dict()
+        content["weights"] = self.weights and self.weights.to_dict()
         return {name: value for name, value in content.items() if name not in later}
 
     @classmethod
@@ -75,7 +86,11 @@ class TableSchema:
             ends = None if content["ends"] is None else Ends(**content["ends"])
             graphs = content.get("graphs")
             graphs = None if graphs is None else cls.from_dict(graphs)
-            schema = cls(**{**content, "ends": ends, "columns": columns, "graphs": graphs})
+            weights = content.get("weights")
+            weights = None if weights is None else Reading.from_dict(weights)
+            cells = Cells.from_dict(content.get("cells", {}))
+            parts = {"ends": ends, "columns": columns, "graphs": graphs}
+            schema = cls(**{**content, **parts, "cells": cells, "weights": weights})
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"no schema of tables: {error!r}") from None
         if not isinstance(schema.directed, bool):
@@ -102,17 +117,24 @@ class ColumnLine:
 
 @dataclass(repr=False)
 class TableNotes:
-    """What was done with two tables: a line for each column, and the rest in words."""
+    """What was done with two tables: a line for each column, and the rest in words.
+
+    `warnings` are what a person should look at before training, see `advice`.
+    """
 
     columns: list[ColumnLine] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"TableNotes({len(self.columns)} columns, {len(self.words)} lines)"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it."""
-        return asdict(self)
+        content = asdict(self)
+        if not self.warnings:  # as files were before them
+            del content["warnings"]
+        return content
 
     @classmethod
     def from_dict(cls, content: Any) -> TableNotes:
@@ -121,7 +143,8 @@ class TableNotes:
             raise ValueError(f"no notes of tables: {said(content)}")
         try:
             columns = [ColumnLine(**line) for line in content["columns"]]
-            return cls(columns, [str(line) for line in content["words"]])
+            lines = content["words"], content.get("warnings", [])
+            return cls(columns, *([str(line) for line in some] for some in lines))
         except (TypeError, KeyError) as error:
             raise ValueError(f"no notes of tables: {error!r}") from None
 
@@ -129,22 +152,25 @@ class TableNotes:
 def encode(schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
     """The features x [N, F] of a table of nodes, and a line about each column."""
     blocks = [column.encode(table) for column in schema.columns]
+    rest = [name if name in table.frame.columns else None for name in schema.left_out]
+    lacks = [(part.missing, part.unseen) for part in blocks]
+    lacks += [(0 if name is None else table.frame[name].null_count(), 0) for name in rest]
+    lacks = ranks.added(np.array(lacks, np.int64).reshape(-1, 2)).tolist()
     lines = []
-    for column, (_, missing, unseen) in zip(schema.columns, blocks, strict=True):
-        note = ""
-        if isinstance(column, Tags | Text) and column.seen > column.width:
-            note = f"the {column.width:,} most frequent of {column.seen:,}"
+    for column, part, (missing, unseen) in zip(schema.columns, blocks, lacks, strict=False):
+        note = "; ".join(filter(None, (column.note, part.note)))
         lines.append(ColumnLine(column.name, column.kind, column.width, missing, unseen, note))
-    for name, why in schema.left_out.items():
-        missing = table.frame[name].null_count() if name in table.frame.columns else 0
+    for (name, why), (missing, _) in zip(
+        schema.left_out.items(), lacks[len(blocks) :], strict=True
+    ):
         lines.append(ColumnLine(name, "left out", 0, missing, note=why))
     return _matrix(blocks, len(table), sum(column.width for column in schema.columns)), lines
 
 
 def _matrix(blocks: Sequence[Encoded], num_rows: int, width: int) -> Tensor:
     """Blocks side by side as float32: CSR if few entries are non-zero, else dense."""
-    stored = sum(part.block.size for part in blocks)
-    if width and stored <= SPARSE_BELOW * num_rows * width:
+    stored, rows = ranks.added(np.array([sum(part.block.size for part in blocks), num_rows]))
+    if width and stored <= SPARSE_BELOW * rows * width:
         return from_scipy(scipy.sparse.hstack([part.block for part in blocks], format="csr"))
     x = torch.zeros(num_rows, width)
     widths = [part.block.shape[1] for part in blocks]
