@@ -8,6 +8,10 @@ from subtree_attention.config import Config
 from subtree_attention.datasets.features import named_parts
 from subtree_attention.runs.folder import GRAPH
 
+LATER = ["precision", "readout", "smoothing", "class_weights"]
+LATER += ["show_labels", "reference", "correct"]
+"""Settings that the first format had not."""
+
 
 def flat(config: Config) -> dict[str, object]:
     """A configuration as one flat table."""
@@ -15,7 +19,8 @@ def flat(config: Config) -> dict[str, object]:
     exact = settings["feature_map"] == "softmax"
     settings["similarity"] = "softmax" if exact else None
     settings["feature_map"] = "elu" if exact else settings["feature_map"]
-    del settings["precision"], settings["readout"]  # they came later
+    for later in LATER:
+        settings.pop(later, None)
     settings["global_attention"] = "beside" if settings["global_attention"] else None
     return settings
 

@@ -222,9 +222,9 @@ def test_weights_of_edges_count(trained: Path) -> None:
         logits = run.model(data.x, graph).double().numpy()
         unweighted = run.model(data.x, data.edge_index).double().numpy()
     found = predict(trained, device="cpu")
-    expected = run.task.probabilities(logits, run.temperature)
+    expected = run.task.probabilities(logits, run.found)
     assert found.probabilities == pytest.approx(expected, abs=1e-6)
-    without = run.task.probabilities(unweighted, run.temperature)
+    without = run.task.probabilities(unweighted, run.found)
     assert np.abs(without - expected).max() > 1e-4
 
 
@@ -252,15 +252,39 @@ def test_a_run_that_was_stopped_goes_on_without_the_tables(
         assert (here / "mine" / name).read_bytes() == (here / "whole" / name).read_bytes()
 
 
-def test_tune_then_train(run_sta: Callable[..., Outcome], here: Path) -> None:
-    small = ["--epochs", "2", "--runs", "1", "--device", "cpu"]
-    code, out, err = run_sta("train", *TABLES, *small, "--tune", "12s", "--out", "mine")
+@pytest.mark.parametrize("alone", [[], ["--no-portfolio"]], ids=["portfolio", "alone"])
+def test_references_that_were_cut_off_are_there_after_all(
+    alone: list[str],
+    run_sta: Callable[..., Outcome],
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("subtree_attention.train.beside.compare", stopped)
+        assert run_sta("train", *TABLES, *QUICK, *alone, "--out", "mine")[0] == 130
+    code, out, err = run_sta("train", "--resume", "--out", "mine", "--device", "cpu")
     assert code == 0, err
-    assert "the best trials by validation accuracy" in out
-    assert (here / "mine-tune" / "study.jsonl").exists()
-    assert not list((here / "mine-tune").glob("trials/*/graph.safetensors"))
-    dataset = sta.open(here / "mine").dataset
-    assert (dataset.ids, dataset.name) == (people()["id"], "nodes")
+    found = sta.open(here / "mine" / "run-0").references
+    assert found is not None
+    assert "logistic regression" in out
+    assert "references.json" in (here / "mine" / "SHA256SUMS").read_text()
+
+
+def test_tune_then_train(run_sta: Callable[..., Outcome], here: Path) -> None:
+    pytest.importorskip("optuna")
+    small = ["--epochs", "2", "--device", "cpu", "--no-references"]
+    code, out, err = run_sta("train", *TABLES, *small, "--tune", "6s", "--out", "mine")
+    assert code == 0, err
+    run = sta.open(here / "mine")
+    assert run.portfolio is not None
+    assert run.portfolio.budget is not None
+    assert run.portfolio.seconds < run.portfolio.budget + 2
+    assert f"{run.portfolio.won} won of" in out
+    assert run.result.val >= run.portfolio.named(run.portfolio.won).val
+    assert (run.dataset.ids, run.dataset.name) == (people()["id"], "nodes")
     code, _, err = run_sta("train", *TABLES, *small, "--tune", "20s", "--out", "mine")
     assert (code, "holds a run already" in err) == (2, True)
 
@@ -272,8 +296,9 @@ def test_tune_then_train(run_sta: Callable[..., Outcome], here: Path) -> None:
         (["--target", "label"], "--nodes is missing"),
         (["--nodes", "nodes.csv", "--edges", "edges.csv"], "--target is missing"),
         (["--tune", "20s"], "--nodes is missing"),
-        ([*TABLES, "--tune", "soon"], "unknown budget 'soon'"),
-        ([*TABLES, "--tune", "20s", "--lr", "0.1"], "lr: given, and searched by --tune"),
+        ([*TABLES, "--tune", "soon"], "unknown time of --tune 'soon'"),
+        ([*TABLES, "--tune", "20s", "--no-portfolio"], "--tune begins with the portfolio"),
+        (["cora", "--no-portfolio"], "--no-portfolio is for tables of your own"),
         ([*TABLES, "--split", "own"], "no split of its own: name its column with --split-column"),
         ([*TABLES, "--split", "fixed"], "unknown split of a graph of one's own 'fixed'"),
         ([*TABLES, "--features", "city:kategory"], "Did you mean 'category'"),
@@ -320,6 +345,8 @@ def test_settings_go_by_size() -> None:
     large = recipe(sta.Dataset(x, data.edge_index, y), graph="large")
     assert large.data.graph == "large"
     assert large.fit.runs < small.fit.runs
+    assert large.model.name == "staformer"  # a state would have a hundred classes
+    large = recipe(sta.Dataset(x, data.edge_index, y), graph="large", model="stagnn")
     hidden = large.model.hidden_channels
     assert 4 * 200_000 * 100 * hidden <= 2**30 or hidden == 16
 

@@ -10,7 +10,7 @@ import subtree_attention as sta
 from subtree_attention import STAGNN, Dataset, STAFormer, explain
 from subtree_attention.config import STAGNNSettings
 from subtree_attention.nn import build
-from subtree_attention.show.explanation import describe, show, to_dict
+from subtree_attention.show.explanation import describe, mostly_beside, show, to_dict
 from subtree_attention.show.text import counted, percent, plain, signed
 from tests.show.made import made_run
 
@@ -253,3 +253,19 @@ class TestCommand:
         out = run_sta("explain", "--help")[1]
         assert "sta explain runs/mine 7 --class 3" in out
         assert "Show why a node got its prediction" in out
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ([9.0, -9.0], "90 % of what decides here is the reference: the nodes above explain little"),
+        ([1.0, -1.0], ""),
+        ([9.0, 9.0], ""),  # to both alike
+    ],
+)
+def test_it_is_said_where_the_reference_decides(reference: list[float], words: str) -> None:
+    told = {"levels": [{"contribution": [1.0, -1.0]}], "bias": [0.0, 0.0]}
+    said = mostly_beside({**told, "beside": {"reference": reference}})
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+    assert mostly_beside({**told, "beside": {}}) == ""

@@ -29,7 +29,7 @@ def scored(classes: list[str], counts: np.ndarray) -> list[Scores]:
     data = Dataset(torch.randn(30, 2), torch.randint(30, (2, 60)), y, classes=tuple(classes))
     run = made_run(STAGNN(2, 4, len(classes)), data)
     run.result = RunResult(0, 0, 0.5, 0.5, 1, 1, 1.0)
-    return [Scores(run, 0.5, 0.5, 0.5, Quality(0.5, 0.25, float("nan"), 0.125, counts))]
+    return [Scores(run, 0.5, 0.5, 0.5, Quality(0.5, 0.25, float("nan"), 0.75, 0.125, counts))]
 
 
 def printed(scores: list[Scores], folder: Path, width: int) -> str:
@@ -46,7 +46,7 @@ def rows(text: str) -> list[list[str]]:
 
 def test_the_matrix_has_every_count_and_is_drawn(tmp_path: Path) -> None:
     text = printed(scored(["a", "b\x1b[2J", "[red]c"], COUNTS), tmp_path, 100)
-    assert ["0", "50.00", "25.00", "-", "12.50"] in rows(text)
+    assert ["0", "50.00", "25.00", "-", "75.00", "12.50"] in rows(text)
     assert ["a", "1,234", "2", "0"] in rows(text)
     assert ["b\N{REPLACEMENT CHARACTER}[2J", "3", "4", "5"] in rows(text)
     assert ["[red]c", "0", "6", "789"] in rows(text)

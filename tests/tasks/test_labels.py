@@ -60,7 +60,7 @@ def test_the_temperature_is_found_on_decisions_of_validation_nodes() -> None:
     trust = task.calibration(found, 3 * honest, y, split).test
     assert trust.nodes == 10_000
     assert trust.ece[1] < 0.02 < trust.ece[0]
-    bins = task.reliability(3 * honest[2000:], y[2000:], found["temperature"])
+    bins = task.reliability(3 * honest[2000:], y[2000:], found)
     assert sum(bin.nodes for bin in bins) == 10_000
 
 

@@ -17,9 +17,11 @@ from sklearn.metrics import (
 from subtree_attention.tasks.metrics import (
     CLASS_METRICS,
     LABEL_METRICS,
+    LINK_METRICS,
     METRICS,
     NUMBER_METRICS,
     accuracy,
+    balanced,
     binary,
     cross_entropy,
     distance,
@@ -56,6 +58,8 @@ def test_roc_auc_of_one_class_is_not_a_number() -> None:
 def test_metrics_of_classes_are_those_of_scikit_learn(name: str, classes: int, levels: int) -> None:
     logits = torch.randint(levels, (300, classes), dtype=torch.float64) / levels
     labels, masks = torch.randint(classes, (300,)), torch.rand(3, 300) < 0.4
+    if classes == 2:
+        labels[torch.rand(300) < 0.5] = 0  # the second is rarer
     shares = torch.softmax(logits, -1)
 
     def expected(mask: torch.Tensor) -> float:
@@ -68,6 +72,39 @@ def test_metrics_of_classes_are_those_of_scikit_learn(name: str, classes: int, l
 
     found = CLASS_METRICS[name].scores(labels, masks)(logits).tolist()
     assert found == pytest.approx([expected(mask) for mask in masks], abs=1e-12)
+
+
+@pytest.mark.parametrize("rare", [0, 1])
+def test_average_precision_of_two_classes_is_that_of_the_rarer_one(rare: int) -> None:
+    labels = torch.where(torch.rand(400) < 0.1, rare, 1 - rare)
+    logits, masks = torch.randn(400, 2, dtype=torch.float64), torch.rand(3, 400) < 0.6
+    logits[labels == rare, rare] += 1
+    shares = torch.softmax(logits, -1)[:, rare]
+    expected = [average_precision_score(labels[mask] == rare, shares[mask]) for mask in masks]
+    found = CLASS_METRICS["average_precision"].scores(labels, masks)(logits).tolist()
+    assert found == pytest.approx(expected, abs=1e-12)
+    links = LINK_METRICS["average_precision"].scores(labels, masks)(logits).tolist()
+    second = torch.softmax(logits, -1)[:, 1]
+    of_links = [average_precision_score(labels[mask] == 1, second[mask]) for mask in masks]
+    assert links == pytest.approx(of_links, abs=1e-12)  # whose second class is what is looked for
+
+
+@pytest.mark.parametrize("name", list(CLASS_METRICS))
+def test_metrics_of_classes_are_captured_in_a_cuda_graph(name: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    labels, masks = torch.randint(3, (500,)), torch.rand(3, 500) < 0.4
+    score = CLASS_METRICS[name].scores(labels.cuda(), masks.cuda())
+    logits = torch.randn(500, 3, device="cuda")
+    score(logits)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = score(logits)
+    logits.copy_(torch.randn(500, 3))
+    graph.replay()
+    expected = CLASS_METRICS[name].scores(labels, masks)(logits.cpu())
+    torch.testing.assert_close(captured.cpu(), expected)
 
 
 @pytest.mark.parametrize("levels", [3, 10**6])
@@ -154,6 +191,17 @@ def test_cross_entropy_is_the_mean_over_the_mask() -> None:
     mask = torch.tensor([True, False, True, True, False, False])
     expected = torch.nn.functional.cross_entropy(logits[mask], labels[mask])
     torch.testing.assert_close(cross_entropy(labels, mask, 3)(logits), expected)
+
+
+def test_with_weights_it_is_the_weighted_mean_and_balanced_ones_make_classes_count_alike() -> None:
+    labels = torch.tensor([0, 0, 0, 0, 1, -1, 1])
+    mask = torch.tensor([True, True, True, True, True, False, False])
+    weights = balanced(labels, mask, 3)
+    torch.testing.assert_close(weights, torch.tensor([5 / 8, 5 / 2, 1.0]).double())
+    logits = torch.randn(7, 3)
+    each = torch.nn.functional.cross_entropy(logits[mask], labels[mask], reduction="none")
+    alike = (each[:4].mean() + each[4:].mean()) / 2
+    torch.testing.assert_close(cross_entropy(labels, mask, 3, weights)(logits), alike)
 
 
 def test_binary_loss_is_over_the_one_hot_columns_of_the_mask() -> None:

@@ -1,8 +1,10 @@
 """How far predictions can be trusted: temperatures of probabilities, and intervals of numbers.
 
 A temperature T divides all logits: the order of the classes stays, their probabilities become as
-sure as the model is right on the validation units (Guo et al., 2017). An interval reaches as far
-from a predicted number as most validation units are off (split conformal prediction).
+sure as the model is right on the validation units (Guo et al., 2017). Of a model that was trained
+with class weights an offset of each class is taken from the logits besides, which undoes the
+weights: no temperature can. An interval reaches as far from a predicted number as most validation
+units are off (split conformal prediction).
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 
 BINS = 15
 TEMPERATURES = (0.05, 20.0)
 """Between them it is searched."""
 PRIOR = 0.5
-"""Deviation of the logarithm of a temperature, before any node is seen."""
+"""Deviation of the logarithm of a temperature, before any node is seen; also of how far class
+weights are in the logits, from 1."""
 LEVEL = 0.9
 """How often an interval shall hold the true number."""
 
@@ -32,7 +35,7 @@ class Bin(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """Negative log-likelihood and expected calibration error, before and after the temperature."""
+    """Negative log-likelihood and expected calibration error, before and after calibration."""
 
     nodes: int
     nll: tuple[float, float]
@@ -40,11 +43,13 @@ class Trust(NamedTuple):
 
 
 class Calibration(NamedTuple):
-    """The temperature of a model, and what it does on validation and on test nodes."""
+    """The temperature of a model, whether class weights were undone as well, and what that does on
+    validation and on test nodes."""
 
     temperature: float
     val: Trust
     test: Trust
+    weighted: bool = False
 
 
 class Coverage(NamedTuple):
@@ -78,9 +83,9 @@ def conformal_rank(count: int, level: float) -> int:
     return math.ceil(level * (count + 1))
 
 
-def trust(temperature: float, logits: np.ndarray, labels: np.ndarray) -> Trust:
-    """What a temperature does to logits [n, C] of units with labels [n]."""
-    both = [logits, logits / temperature]
+def trust(logits: np.ndarray, calibrated: np.ndarray, labels: np.ndarray) -> Trust:
+    """What calibration does to logits [n, C] of units with labels [n]."""
+    both = [logits, calibrated]
     before, after = (negative_log_likelihood(some, labels) for some in both)
     rough, fine = (calibration_error(softmax(some), labels) for some in both)
     return Trust(len(labels), (before, after), (rough, fine))
@@ -106,6 +111,28 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
     found = minimize_scalar(loss, bounds=np.log(TEMPERATURES), method="bounded")
     return float(np.exp(found.x)) if found.fun < loss(0.0) else 1.0
+
+
+def best_correction(
+    logits: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """A temperature, and offsets [C] that are added to the logits [n, C] that it has divided, which
+    undo the class weights [C] of a loss: see `best_temperature`.
+
+    A loss that counts class c with weight w learns the logarithm of w P(c). How much of log w is in
+    the logits is found as well, near 1: a model that has not learnt to the end has less.
+    """
+
+    def loss(given: np.ndarray) -> float:
+        heat, share = given
+        moved = logits / np.exp(heat) - share * np.log(weights)
+        surprise = len(labels) * negative_log_likelihood(moved, labels)
+        return surprise + 0.5 * (heat / PRIOR) ** 2 + 0.5 * ((share - 1) / PRIOR) ** 2
+
+    start = np.array([0.0, 1.0])
+    found = minimize(loss, start, bounds=[np.log(TEMPERATURES), (0.0, 2.0)], method="L-BFGS-B")
+    heat, share = found.x if found.fun < loss(start) else start
+    return float(np.exp(heat)), -float(share) * np.log(weights)
 
 
 def negative_log_likelihood(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..nn import GraphNetwork, build
 from .classification import Classification
@@ -32,7 +32,7 @@ class OfGraphs(Task):
         encoder = build(settings, in_channels, width)
         return GraphNetwork(encoder, width, out_channels, self.settings.pooling, dropout)
 
-    def inputs(self, dataset: Dataset) -> dict[str, Any]:
+    def inputs(self, dataset: Dataset, known: Tensor | None = None) -> dict[str, Any]:
         return {"batch": dataset.batch, "batch_size": dataset.num_units, "is_sorted": True}
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 from torch import Tensor, nn
 
 from . import calibration as calibrating
+from . import deciding
 from .answers import OfLabels
 from .classification import Tempered
 from .metrics import LABEL_METRICS, Loss, label_binary
@@ -48,23 +49,23 @@ class MultiLabel(Tempered):
         """Of the logits [U, C] of all units, on those in the mask: target [U, C], mask [U]."""
         return label_binary(target, mask)
 
-    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
-        return expit(logits / temperature)
+    def probabilities(self, logits: np.ndarray, found: Mapping[str, Any]) -> np.ndarray:
+        return expit(self.calibrated(logits, found))
 
     def answers(
         self,
         outputs: np.ndarray,
         target: np.ndarray,
-        found: Mapping[str, float],
+        found: Mapping[str, Any],
         names: Sequence[str],
     ) -> OfLabels:
-        return OfLabels(names, self.probabilities(outputs, found["temperature"]), target)
+        return deciding.apply(OfLabels(names, self.probabilities(outputs, found), target), found)
 
     def quality(
-        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, Any]
     ) -> LabelQuality:
         """More scores of some units: logits [n, C], labels [n, C]."""
-        return label_quality(outputs / found["temperature"], target)
+        return label_quality(self.calibrated(outputs, found), target)
 
 
 class NodeMultiLabel(MultiLabel):

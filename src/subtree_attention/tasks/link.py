@@ -85,10 +85,10 @@ class LinkPrediction(Classification):
         ]
 
     def quality(
-        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, Any]
     ) -> LinkQuality:
         """More scores of some pairs: logits [n, 2], target [n]."""
-        logits = outputs / found["temperature"]
+        logits = self.calibrated(outputs, found)
         error = calibration_error(softmax(logits), target)
         return LinkQuality(all_scores(self.metrics, logits, target), error)
 
@@ -105,7 +105,7 @@ class LinkPrediction(Classification):
         """Binary cross-entropy of logits [P, 2], each pair alike."""
         return cross_entropy(target, mask, outputs)
 
-    def inputs(self, dataset: Dataset) -> dict[str, Any]:
+    def inputs(self, dataset: Dataset, known: Tensor | None = None) -> dict[str, Any]:
         """Of a graph that nothing is learnt from: no pair."""
         return {"pairs": torch.zeros(2, 0, dtype=torch.long)}
 

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..datasets import Split
 from .ranking import HITS, mrr
 
 Loss = Callable[[Tensor], Tensor]
@@ -40,11 +41,18 @@ def macro_f1(labels: Tensor, masks: Tensor) -> Score:
 
     Over the classes that occur in a mask, truly or by prediction.
     """
+    weights, truth = masks.double(), labels.clamp(min=0)
 
     def score(logits: Tensor) -> Tensor:
-        classes = logits.size(-1)
-        truth, given = (_one_hot(some, classes) == 1 for some in (labels, logits.argmax(-1)))
-        return _f1(given, truth, masks[..., None].expand(-1, -1, classes)).nanmean(-1)
+        given = logits.argmax(-1)
+
+        def count(some: Tensor, classes: Tensor) -> Tensor:
+            """[S, U] units by their classes [U] -> [S, C], without a table of units and classes."""
+            nothing = some.new_zeros(len(some), logits.size(-1))
+            return nothing.index_add_(1, classes, some)  # whole numbers: exact in any order
+
+        both = count(weights * (given == truth), truth)
+        return (2 * both / (count(weights, given) + count(weights, truth))).nanmean(-1)
 
     return score
 
@@ -53,8 +61,8 @@ def roc_auc(labels: Tensor, masks: Tensor) -> Score:
     """Area under the ROC curve: labels [U], masks [S, U] -> [S].
 
     The share of pairs of a positive and a negative unit that are in the right order, ties counted
-    half. Of two classes, that of the second; of more, the mean of each against the rest, over those
-    that occur. NaN if only one class is present.
+    half. Of two classes it is the same for either; of more, the mean of each against the rest, over
+    those that occur. NaN if only one class is present.
     """
     return _one_against_the_rest(_areas, labels, masks)
 
@@ -62,19 +70,35 @@ def roc_auc(labels: Tensor, masks: Tensor) -> Score:
 def average_precision(labels: Tensor, masks: Tensor) -> Score:
     """Mean precision over the ranks of the positive units: labels [U], masks [S, U] -> [S].
 
-    Of which classes, see `roc_auc`.
+    Of two classes, that of the rarer one over all masks, which is what one looks for; of more, see
+    `roc_auc`.
     """
+    return _one_against_the_rest(_precisions, labels, masks, rarer(labels, masks.any(0)))
+
+
+def link_average_precision(labels: Tensor, masks: Tensor) -> Score:
+    """The same of links, which are class 1, however many of them there are."""
     return _one_against_the_rest(_precisions, labels, masks)
 
 
+def rarer(labels: Tensor, mask: Tensor) -> Tensor:
+    """Which of classes 0 and 1 fewer units in a mask [U] have, [1]; the second of equals."""
+    first, second = ((mask & (labels == number)).sum() for number in (0, 1))
+    return (second <= first).long()[None]
+
+
 def _one_against_the_rest(
-    of: Callable[[Tensor, Tensor, Tensor], Tensor], labels: Tensor, masks: Tensor
+    of: Callable[[Tensor, Tensor, Tensor], Tensor],
+    labels: Tensor,
+    masks: Tensor,
+    positive: Tensor | None = None,
 ) -> Score:
-    """A score of rankings, for classes."""
+    """A score of rankings, for classes; `positive` [1] is which of two counts, else the second."""
 
     def score(logits: Tensor) -> Tensor:
-        classes = torch.arange(logits.size(-1), device=logits.device)
-        chosen = classes[1:] if len(classes) == 2 else classes
+        chosen = torch.arange(logits.size(-1), device=logits.device)
+        if len(chosen) == 2:
+            chosen = chosen[1:] if positive is None else positive
         ranks = torch.softmax(logits.double(), -1)[:, chosen].t().contiguous()  # [C, U]
         truth = labels == chosen[:, None]
         return of(ranks, masks[:, None] & truth, masks[:, None] & ~truth).nanmean(-1)
@@ -176,14 +200,27 @@ def _one_hot(labels: Tensor, classes: int) -> Tensor:
     return F.one_hot(labels.clamp(min=0), classes)
 
 
-def cross_entropy(labels: Tensor, mask: Tensor, classes: int) -> Loss:
-    """Mean cross-entropy of the nodes in the mask: labels, mask [N]."""
-    target = _one_hot(labels, classes) * mask[:, None] / mask.sum()
+def cross_entropy(
+    labels: Tensor, mask: Tensor, classes: int, weights: Tensor | None = None
+) -> Loss:
+    """Mean cross-entropy of the nodes in the mask: labels, mask [N].
+
+    With weights [C], each node counts by that of its class.
+    """
+    counted = mask if weights is None else mask * weights[labels.clamp(min=0)]
+    target = _one_hot(labels, classes) * counted[:, None] / counted.sum()
 
     def loss(logits: Tensor) -> Tensor:
         return -(F.log_softmax(logits, -1) * target.to(logits)).sum()
 
     return loss
+
+
+def balanced(labels: Tensor, mask: Tensor, classes: int) -> Tensor:
+    """Weights [C] with which each class that occurs in a mask [N] counts alike; their mean over the
+    nodes is 1. A class that does not occur has weight 1."""
+    sizes = torch.bincount(labels[mask], minlength=classes).double()
+    return torch.where(sizes > 0, sizes.sum() / ((sizes > 0).sum() * sizes.clamp(min=1)), 1.0)
 
 
 def binary(labels: Tensor, mask: Tensor, classes: int) -> Loss:
@@ -245,6 +282,16 @@ class Metric:
     form: str = ".2f"
     contrasts: bool = False
 
+    def on(self, target: Tensor, split: Split, more: Tensor | None = None) -> Score:
+        """A function of outputs: the scores of train, val and test units, [3]; and of further
+        masks [S, U], [3 + S].
+
+        All parts of a split go in together, also where one is looked at alone: they say which of
+        two classes is the rarer one.
+        """
+        masks = torch.stack(tuple(split))
+        return self.scores(target, masks if more is None else torch.cat([masks, more]))
+
     @property
     def label(self) -> str:
         """Title and unit, for the head of a table."""
@@ -285,7 +332,7 @@ LINK_METRICS = _named(
     *(Metric(name, name.capitalize(), scores) for name, scores in HITS.items()),
     Metric("mrr", "MRR", mrr),
     CLASS_METRICS["roc_auc"],
-    CLASS_METRICS["average_precision"],
+    replace(CLASS_METRICS["average_precision"], scores=link_average_precision),
 )
 METRICS = {**LINK_METRICS, **LABEL_METRICS, **NUMBER_METRICS, **CLASS_METRICS}
 """By name, for whoever only shows scores."""

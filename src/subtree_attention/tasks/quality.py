@@ -21,8 +21,9 @@ class Quality:
     Attributes:
         accuracy: share of units whose class is right.
         macro_f1: mean over classes of the harmonic mean of precision and recall.
-        roc_auc: of the second of two classes; of more, the mean of each against the rest, over
-            classes that occur. NaN where no class can be told from another.
+        roc_auc: of two classes; of more, the mean of each against the rest, over classes that
+            occur. NaN where no class can be told from another.
+        average_precision: of the rarer of two classes; of more, as above.
         calibration_error: how far confidence is from accuracy, see `calibration`.
         confusion: [C, C], units by true class (rows) and predicted class.
     """
@@ -31,6 +32,7 @@ class Quality:
     accuracy: float
     macro_f1: float
     roc_auc: float
+    average_precision: float
     calibration_error: float
     confusion: np.ndarray
 
@@ -40,6 +42,7 @@ class Quality:
             METRICS["accuracy"].title: self.accuracy,
             METRICS["macro_f1"].title: self.macro_f1,
             METRICS["roc_auc"].title: self.roc_auc,
+            METRICS["average_precision"].title: self.average_precision,
             "calibration error": self.calibration_error,
         }
 
@@ -133,21 +136,41 @@ class NumberQuality:
 AnyQuality = Quality | LinkQuality | LabelQuality | NumberQuality
 
 
-def quality(logits: np.ndarray, labels: np.ndarray) -> Quality:
-    """The scores of logits [n, C] of units with labels [n]."""
-    from sklearn.metrics import confusion_matrix, f1_score, roc_auc_score  # here: slow to import
+def quality(
+    logits: np.ndarray, labels: np.ndarray, predicted: np.ndarray | None = None, positive: int = 1
+) -> Quality:
+    """The scores of logits [n, C] of units with labels [n].
 
-    probabilities, predicted = softmax(logits), logits.argmax(1)
+    Args:
+        logits: of calibrated probabilities.
+        labels: the true classes.
+        predicted: the given classes [n], if not those of the largest logits.
+        positive: which of two classes is looked for.
+    """
+    # Here: slow to import.
+    from sklearn.metrics import (
+        average_precision_score,
+        confusion_matrix,
+        f1_score,
+        roc_auc_score,
+    )
+
+    probabilities = softmax(logits)
+    predicted = logits.argmax(1) if predicted is None else predicted
     classes = np.arange(logits.shape[1])
-    areas = [
-        roc_auc_score(labels == column, probabilities[:, column])
-        for column in ([1] if len(classes) == 2 else classes)
+    asked = [
+        (labels == column, probabilities[:, column])
+        for column in ([positive] if len(classes) == 2 else classes)
         if 0 < (labels == column).sum() < len(labels)
     ]
+    areas, precisions = (
+        [of(*pair) for pair in asked] for of in (roc_auc_score, average_precision_score)
+    )
     return Quality(
         accuracy=float((predicted == labels).mean()),
         macro_f1=float(f1_score(labels, predicted, average="macro", zero_division=0)),
         roc_auc=float(np.mean(areas)) if areas else float("nan"),
+        average_precision=float(np.mean(precisions)) if areas else float("nan"),
         calibration_error=calibration_error(probabilities, labels),
         confusion=confusion_matrix(labels, predicted, labels=classes),
     )

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from .answers import OfNumbers
 from .calibration import LEVEL, Coverage, Intervals, conformal_rank
+from .deciding import Asked, refuse
 from .metrics import NUMBER_METRICS, Loss, Score, distance
 from .quality import NumberQuality, all_scores
 from .task import Task, parts
@@ -86,26 +87,43 @@ class Regression(Task):
         score = super().scores(model, target, split)
         return lambda given: score(given[:, 0].double() * scale + center)
 
-    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
+    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, Any]:
         """Where outputs 0 and 1 lie, and how far most of the validation units are off."""
         center, scale = map(float, standard(torch.from_numpy(target), split.train.cpu()))
         val = split.val.cpu().numpy()
         errors = outputs[val, 0] * scale + center - target[val]
         return {"center": center, "scale": scale, "half_width": half_width(errors)}
 
+    def decide(
+        self,
+        asked: Asked,
+        found: Mapping[str, Any],
+        outputs: np.ndarray,
+        target: np.ndarray,
+        split: Split,
+        names: Sequence[str],
+    ) -> tuple[dict[str, Any], None]:
+        """Intervals of another level, which `calibration` tells of."""
+        refuse(asked, self.kind, names)
+        assert asked.coverage is not None
+        errors = self._errors(outputs, target, found)[split.val.cpu().numpy()]
+        width = half_width(errors, asked.coverage)
+        return {**found, "half_width": width, "level": asked.coverage}, None
+
     def calibration(
-        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
+        self, found: Mapping[str, Any], outputs: np.ndarray, target: np.ndarray, split: Split
     ) -> Intervals:
         errors = self._errors(outputs, target, found)
         parts = (errors[mask.cpu().numpy()] for mask in (split.val, split.test))
         width = found["half_width"]
-        return Intervals(LEVEL, width, self.settings.log_target, *(cover(e, width) for e in parts))
+        level, log = found.get("level", LEVEL), self.settings.log_target
+        return Intervals(level, width, log, *(cover(e, width) for e in parts))
 
     def answers(
         self,
         outputs: np.ndarray,
         target: np.ndarray,
-        found: Mapping[str, float],
+        found: Mapping[str, Any],
         names: Sequence[str],
     ) -> OfNumbers:
         values, errors = self._values(outputs, found), self._errors(outputs, target, found)
@@ -114,7 +132,7 @@ class Regression(Task):
         return OfNumbers(back(values), low, high, back(target), errors)
 
     def quality(
-        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, Any]
     ) -> NumberQuality:
         """More scores of some units: outputs [n, 1], numbers [n]."""
         values, errors = self._values(outputs, found), self._errors(outputs, target, found)
@@ -124,12 +142,12 @@ class Regression(Task):
         inside = cover(errors, found["half_width"]).share
         return NumberQuality(all_scores(self.metrics, values, target), inside, own)
 
-    def _values(self, outputs: np.ndarray, found: Mapping[str, float]) -> np.ndarray:
+    def _values(self, outputs: np.ndarray, found: Mapping[str, Any]) -> np.ndarray:
         """[U, 1] -> [U], on the scale of the target."""
         return outputs[:, 0] * found["scale"] + found["center"]
 
     def _errors(
-        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, Any]
     ) -> np.ndarray:
         return self._values(outputs, found) - target
 
@@ -152,13 +170,13 @@ def standard(target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return center, (weight * (truth - center).square()).sum().sqrt()
 
 
-def half_width(errors: np.ndarray) -> float:
-    """As far as a new error is off at most with probability `LEVEL`, if it is like these [n].
+def half_width(errors: np.ndarray, level: float = LEVEL) -> float:
+    """As far as a new error is off at most with a probability, if it is like these [n].
 
     The split conformal quantile, see `conformal_rank`; at most the largest of them.
     """
     ranked = np.sort(np.abs(errors))
-    return float(ranked[min(conformal_rank(len(ranked), LEVEL), len(ranked)) - 1])
+    return float(ranked[min(conformal_rank(len(ranked), level), len(ranked)) - 1])
 
 
 def cover(errors: np.ndarray, width: float) -> Coverage:

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from ..config import tasks_for
-from ..datasets import targets
+from ..datasets import Split, targets
 from ..nn import build
 from .metrics import Loss, Metric, Score
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset, Split
+    from ..datasets import Dataset
     from .answers import Answers
     from .calibration import Bin, Calibration, Intervals
+    from .deciding import Asked, Decided
     from .quality import AnyQuality
 
 
@@ -38,6 +39,7 @@ class Problem:
         split: training, validation and test units, masks [U].
         inputs: what the network takes besides x and the graph, by name.
         walked: what is walked on in training instead of the dataset, if it is not the same.
+        known: the target of training units, and of no other, where a network may see it.
     """
 
     dataset: Dataset
@@ -45,6 +47,11 @@ class Problem:
     split: Split
     inputs: Mapping[str, Any]
     walked: Dataset | None = None
+    known: Tensor | None = None
+
+    def with_inputs(self, **more: Any) -> Problem:
+        """With more that the network takes, by name."""
+        return replace(self, inputs={**self.inputs, **more})
 
     def to(self, device: torch.device) -> Problem:
         """Target, split and inputs on a device; the dataset stays where it is."""
@@ -72,7 +79,7 @@ class Task:
     """What is predicted of a unit: a "class", "labels" or a "number"."""
     calibrates: ClassVar[bool] = False
     """Whether outputs are logits, which a temperature makes into probabilities to be trusted."""
-    finds: ClassVar[tuple[str, ...]] = ()
+    finds: tuple[str, ...] = ()
     """What `settle` finds, by name."""
     metrics: ClassVar[Mapping[str, Metric]] = {}
     """By the names that the settings have for them."""
@@ -116,8 +123,11 @@ class Task:
         """What is trained, with fresh weights: the model of the settings, or one around it."""
         return build(settings, in_channels, out_channels)
 
-    def inputs(self, dataset: Dataset) -> dict[str, Any]:
-        """What the network takes besides x and the graph, by name."""
+    def inputs(self, dataset: Dataset, known: Tensor | None = None) -> dict[str, Any]:
+        """What the network takes besides x and the graph, by name.
+
+        `known` [U, ...] is the target as far as a network may see it: that of training units.
+        """
         return {}
 
     def target(self, dataset: Dataset) -> Tensor:
@@ -134,8 +144,23 @@ class Task:
 
     def problem(self, dataset: Dataset, kind: str, seed: int) -> Problem:
         """What the run of a seed learns from."""
-        split = self.split(dataset, kind, seed)
-        return Problem(dataset, self.target(dataset), split, self.inputs(dataset))
+        split, target = self.split(dataset, kind, seed), self.target(dataset)
+        known = targets.only(target, split.train)
+        return Problem(dataset, target, split, self.inputs(dataset, known), known=known)
+
+    def elsewhere(self, dataset: Dataset, known: Tensor | None = None) -> Problem:
+        """A graph of which nothing is learnt: none of its units is in a part.
+
+        `known` is the target that was learnt from, if its units are the first of this graph.
+        """
+        target = self.target(dataset)
+        nobody = torch.zeros(len(target), dtype=torch.bool)
+        seen = targets.only(target, nobody)
+        if known is not None:
+            seen[: len(known)] = known
+        return Problem(
+            dataset, target, Split(nobody, nobody, nobody), self.inputs(dataset, seen), known=seen
+        )
 
     def check(self, target: Tensor, split: Split, names: Sequence[str] = ()) -> None:
         """Refuse parts on which the metric says nothing, before anything is trained.
@@ -157,7 +182,7 @@ class Task:
 
     def scores(self, model: nn.Module, target: Tensor, split: Split) -> Score:
         """A function of the network's outputs: the metric on train, val and test units, [3]."""
-        return self.metric.scores(target, torch.stack(tuple(split)))
+        return self.metric.on(target, split)
 
     def score(
         self, model: nn.Module, outputs: Tensor, target: Tensor, split: Split
@@ -169,9 +194,24 @@ class Task:
 
     # --------------------------------------------- what is known in the end, in numpy
 
-    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, float]:
+    def correction(self, outputs: np.ndarray, problem: Problem) -> dict[str, float]:
+        """How outputs [U, ...] get better by what is known of training units, found once, when
+        training ends: by names that `runs.folder.RunResult` has; nothing if they do not."""
+        return {}
+
+    def corrected(
+        self, outputs: np.ndarray, found: Mapping[str, Any], problem: Problem
+    ) -> np.ndarray:
+        """Outputs [U, ...] as everybody is told them: with the correction that was found."""
+        return outputs
+
+    def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, Any]:
         """What is found once, when training ends, so that outputs [U, ...] become answers: by
         names that `runs.folder.RunResult` has."""
+        return {}
+
+    def derived(self, target: np.ndarray, split: Split) -> dict[str, Any]:
+        """What answers need besides and what the target [U, ...] says at any time: not stored."""
         return {}
 
     def names(self, dataset: Dataset) -> tuple[str, ...]:
@@ -186,35 +226,46 @@ class Task:
         self,
         outputs: np.ndarray,
         target: np.ndarray,
-        found: Mapping[str, float],
+        found: Mapping[str, Any],
         names: Sequence[str],
     ) -> Answers:
         """What is predicted, as people have it; `found` is what `settle` gave."""
         raise NotImplementedError
 
+    def decide(
+        self,
+        asked: Asked,
+        found: Mapping[str, Any],
+        outputs: np.ndarray,
+        target: np.ndarray,
+        split: Split,
+        names: Sequence[str],
+    ) -> tuple[dict[str, Any], Decided | None]:
+        """Other answers than the most probable, see `deciding`: `found` with what makes them, and
+        what they are worth, unless `calibration` says that."""
+        raise NotImplementedError
+
     def calibration(
-        self, found: Mapping[str, float], outputs: np.ndarray, target: np.ndarray, split: Split
+        self, found: Mapping[str, Any], outputs: np.ndarray, target: np.ndarray, split: Split
     ) -> Calibration | Intervals:
         """How far answers can be trusted, on validation and test units."""
         raise NotImplementedError
 
     def quality(
-        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, float]
+        self, outputs: np.ndarray, target: np.ndarray, found: Mapping[str, Any]
     ) -> AnyQuality:
         """More scores of some units: outputs [n, ...], target [n, ...]."""
         raise NotImplementedError
 
     # -------------------------------------------------------------------- where `calibrates`
 
-    def temperature(self, logits: np.ndarray, target: np.ndarray, split: Split) -> float:
-        """What logits [U, C] are divided by, so that probabilities can be trusted."""
+    def probabilities(self, logits: np.ndarray, found: Mapping[str, Any]) -> np.ndarray:
+        """[U, C] -> [U, C], as they can be trusted."""
         raise NotImplementedError
 
-    def probabilities(self, logits: np.ndarray, temperature: float) -> np.ndarray:
-        """[U, C] -> [U, C]."""
-        raise NotImplementedError
-
-    def reliability(self, logits: np.ndarray, target: np.ndarray, temperature: float) -> list[Bin]:
+    def reliability(
+        self, logits: np.ndarray, target: np.ndarray, found: Mapping[str, Any]
+    ) -> list[Bin]:
         """How often units of like confidence are right: logits [n, C], target [n, ...]."""
         raise NotImplementedError
 

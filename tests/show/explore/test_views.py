@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from subtree_attention import Dataset, open
+from subtree_attention import Dataset, from_tables, open
 from subtree_attention.config import STAGNNSettings
 from subtree_attention.nn import build
 from subtree_attention.show.explore import Views
+from subtree_attention.show.explore.columns import Columns
 from subtree_attention.show.explore.subtree import NODES, share_out
 from subtree_attention.show.explore.views import UnknownNode
 from tests.show.explore.odd import HOSTILE, ODD
@@ -111,6 +112,14 @@ def test_columns_come_back_as_the_table_had_them(views):
     told = dict(views.node(ODD[4])["columns"])
     assert told["city"] == HOSTILE
     assert dict(views.node(ODD[3])["columns"])["age"] == "missing"
+
+
+def test_vectors_come_back():
+    numbers = [[float(i + j) for j in range(6)] if i else None for i in range(4)]
+    nodes = {"id": list("abcd"), "v": numbers, "p": [[0.5, 1 + i / 4] for i in range(4)]}
+    columns = Columns(from_tables(nodes, {"source": ["a"], "target": ["b"]}))
+    assert dict(columns(0)) == {"v": "missing", "p": "0.5, 1", "degree": "1"}
+    assert dict(columns(3))["v"] == "3, 4, 5, 6, …"
 
 
 def test_without_tables_features_are_counted(large):

@@ -72,6 +72,16 @@ def test_text_of_the_users_is_never_markup(own: Path) -> None:
     assert re.search(re.escape(shown) + "[rok]", page.text)  # a class
 
 
+def test_what_to_look_at_first_is_there(own: Path, page: Page) -> None:
+    found = gather(own, device="cpu")
+    assert found.run.dataset.notes is not None
+    told = list(found.run.dataset.notes.warnings)
+    found.run.dataset.notes.warnings[:] = ["column '<b>zip</b>' looks like a code"]
+    shown = Page(render(found))
+    assert "To look at first column '<b>zip</b>' looks like a code" in shown.text
+    assert ("To look at first" in page.text) == bool(told)
+
+
 def test_the_page_needs_nothing_but_itself(page: Page) -> None:
     known = {"html", "head", "meta", "title", "style", "body"}
     assert known <= {tag for tag, _ in page.tags}
@@ -122,7 +132,7 @@ def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) ->
     found = gather(folder, device="cpu")
     charts = re.findall("<svg.*?</svg>", render(found), flags=re.DOTALL)
     epochs, best = found.run.curves, found.run.result.best_epoch
-    assert len(charts) == 3
+    assert len(charts) == 4
     for drawn, count in zip(charts, (1, 3), strict=False):
         lines = re.findall(r'points="([^"]+)"', drawn)
         assert [len(line.split()) for line in lines] == [len(epochs)] * count
