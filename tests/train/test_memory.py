@@ -1,0 +1,109 @@
+"""A budget of memory, held against what a process takes; and `fit` and `sta train` within one."""
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import subtree_attention as sta
+from experiments.benchmarks.estimate import made
+from subtree_attention.train import estimate
+from subtree_attention.train.jobs import Place
+from subtree_attention.train.recipes import recipe
+from subtree_attention.train.watch import Watch
+from tests.test_package import HERE
+
+CPU = torch.device("cpu")
+CASE = {"shape": "30000,150000,40,32", "rounds": 2}
+
+
+def taken(**case: Any) -> dict[str, Any]:
+    """What a case of the benchmark takes, in a fresh process."""
+    command = [sys.executable, "-m", "experiments.benchmarks.memory", "--out", "-"]
+    command += ["--threads", "1", "--case", json.dumps({"what": "step", **CASE, **case})]
+    done = subprocess.run(command, env=HERE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux")
+@pytest.mark.parametrize(("training", "shares"), [(True, (1, 2, 4)), (False, (4,))])
+def test_no_more_is_taken_than_the_budget(training: bool, shares: tuple[int, ...]) -> None:
+    pytest.importorskip("numba")
+    without = taken(training=training)
+    budgets = [without["peak"] // share for share in shares]
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda b: taken(training=training, memory=b), budgets))
+    for budget, one in zip(budgets, found, strict=True):
+        assert one["peak"] <= one["budget"] == budget, one
+        assert one["peak"] > budget / 3, one  # and it is made use of
+
+
+class Heard(Watch):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_fit_within_a_budget_says_so_and_learns_the_same(tmp_path: Path) -> None:
+    data = made(nodes=3000, edges=9000, features=5, classes=40)
+    config = recipe(data, graph="made", model="stagnn", epochs=3, runs=1)
+    heard = Heard()
+    free = sta.fit(config, tmp_path / "free", data=data, device="cpu")
+    bound = sta.fit(config, tmp_path / "b", data=data, device="cpu", memory="95MB", watch=heard)
+    assert bound.runs[0].val == pytest.approx(free.runs[0].val, abs=0.01)
+    assert any(line.startswith("memory 90 MiB: ") and "parts" in line for line in heard.lines)
+    for model in ("stagnn", "staformer"):
+        other = config.replace(model=model) if model != "stagnn" else config
+        with pytest.raises(ValueError, match="is the least that would"):
+            sta.fit(other, tmp_path / "small", data=data, device="cpu", memory="66MiB")
+    with pytest.raises(ValueError, match="features and graph alone take"):
+        sta.fit(config, tmp_path / "small", data=data, device="cpu", memory="10KB")
+    assert not (tmp_path / "small").exists()
+
+
+def test_a_run_goes_on_with_another_budget(tmp_path: Path) -> None:
+    data = made(nodes=300, edges=900, features=5, classes=4)
+    config = recipe(data, graph="made", model="stagnn", epochs=6, runs=1)
+    stops = iter([False] * 3 + [True] * 99)
+    from subtree_attention.train.jobs import Stopped
+
+    how: dict[str, Any] = {"data": data, "device": "cpu", "checkpoint_seconds": 0.0}
+    with pytest.raises(Stopped):
+        sta.fit(config, tmp_path / "run", **how, memory="1GB", stop=lambda: next(stops))
+    result = sta.fit(config, tmp_path / "run", **how, resume=True, memory="100MB")
+    assert result.runs[0].epochs == 6
+
+
+def test_a_place_with_a_budget_trains_one_by_one() -> None:
+    place = Place.of("cpu", memory="2GB")
+    assert (place.memory, place.capture, place.at_a_time(True)) == (2 * 10**9, False, 1)
+    assert Place.of(place, memory="1GB").memory == 10**9
+    assert Place.of(place).memory == 2 * 10**9
+
+
+def test_a_budget_is_in_the_estimate() -> None:
+    data = made(nodes=3000, edges=9000, features=5, classes=40)
+    config = recipe(data, graph="made", model="stagnn")
+    free, bound = (estimate.cost(data, config, CPU, budget) for budget in (None, 95 * 10**6))
+    assert bound.bytes <= 95 * 10**6 < free.bytes
+    assert bound.walked > free.walked
+
+
+def test_sta_train_memory(tmp_path: Path) -> None:
+    out = str(tmp_path / "run")
+    command = [sys.executable, "-m", "subtree_attention", "train", "digits", "--out", out]
+    command += ["--epochs", "2", "--runs", "1", "--device", "cpu", "--memory"]
+    done = subprocess.run([*command, "900MB"], env=HERE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "memory 0.8 GiB: " in done.stdout + done.stderr
+    done = subprocess.run([*command, "lots"], env=HERE, capture_output=True, text=True)
+    assert done.returncode
+    assert "memory must be a size such as '8GB'" in done.stderr
