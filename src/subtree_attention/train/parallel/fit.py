@@ -1,0 +1,261 @@
+"""`fit` on many ranks: the same folder, numbers and words as of one process.
+
+    torchrun --nproc-per-node=4 -m subtree_attention train cora --parallel nodes
+
+The first rank writes and speaks for all. What a run goes on from is the same whatever the ranks:
+four may begin it and one may end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ... import _check, io
+from ...config import Config
+from ...datasets import Dataset
+from ...datasets.pieces import Piece
+from ...graph import Graph
+from ...partition import HEADS, NODES, PartGraph, Partition
+from ...runs import folder as files
+from ...runs.folder import RunResult
+from ...runs.predictions import write_answers
+from ...tasks import of as task_of
+from ..fit import Interrupted, Result, begin, given_data, told
+from ..jobs import work
+from ..run import SavingRun
+from ..watch import Watch
+from .job import Job, sweep
+from .material import RankMaterial, RankProblem, rows_of
+from .outline import InPieces
+
+PARTITIONS = {
+    "metis": "few edges between parts, by METIS (extra partition)",
+    "streaming": "fewer than by number, found in passes over the edges",
+    "blocks": "nodes by number, as many to each rank",
+}
+"""How nodes are shared out."""
+PREDICTIONS = "predictions"
+"""Below a run on tables in parts, what each rank says of its nodes."""
+
+
+class RankRun(SavingRun):
+    """A run that all ranks train together, and the first of them saves."""
+
+    material: Any  # a RankMaterial
+
+    def __init__(self, job: Job, *given: Any) -> None:
+        self.job = job
+        super().__init__(*given)
+
+    def checkpoint(self) -> None:
+        if self.job.first:
+            super().checkpoint()
+
+    def _write(self, result: RunResult) -> None:
+        if self.job.first:
+            super()._write(result)
+
+    @torch.no_grad()
+    def own_outputs(self) -> Tensor:
+        """What the model says of this rank's nodes, [n, ...]; when it has ended, at its best."""
+        model: Any = self.trainer.model.eval()
+        return model.parallel(self.material.x, self.material.graph)
+
+    def _checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        return self.job.agreed(super()._checkpoint)
+
+
+def fit_parallel(
+    config: Config,
+    out: str | Path | None = None,
+    *,
+    job: Job,
+    data: Callable[[], Dataset | InPieces],
+    partition: str = "metis",
+    resume: bool = False,
+    watch: Watch | None = None,
+    checkpoint_seconds: float = 5.0,
+) -> Result:
+    """Train a configuration on all ranks of a job; every rank calls it, with the same arguments.
+
+    Args:
+        config: what to train: of nodes, without what needs the whole graph at once.
+        out: folder of the results, which the first rank writes; by default a new one under `runs/`.
+        job: the ranks, and how they share the work.
+        data: reads the graph, on every rank: all of it, or the piece of this one.
+        partition: how the nodes of a whole graph are shared out: "metis", "streaming" or "blocks".
+        resume, checkpoint_seconds: see `fit`.
+        watch: of the first rank; the others say nothing.
+    """
+    job.together(partial(_refuse, config, partition))  # one of them says it
+    checkpoint_seconds = _check.number("checkpoint_seconds", checkpoint_seconds)
+    watch = watch if watch is not None and job.first else Watch()
+    resume = resume or (job.restarted and out is None)
+    given = job.agreed(lambda: files.may_write(config, _path(out), resume))
+    found = job.together(data)
+    if isinstance(found, Dataset):
+        material, words = cut(config, found, job, partition)
+    else:
+        material, words = of_pieces(config, found, job)
+    seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
+    problems = [material.problem(seed) for seed in seeds]
+    folder = job.agreed(lambda: given or files.new_folder(config.data.graph))
+    with files.claimed(folder) if job.first else nullcontext(), job.lasting(folder):
+        job.agreed(lambda: _begin(folder, material, found, resume, watch))
+        watch.say(words)
+        say = None if isinstance(found, Dataset) else partial(write_predictions, found.piece)
+        runs = _train(job, folder, material, problems, watch, checkpoint_seconds, say)
+        result = Result(config, runs, folder)
+        job.agreed(lambda: _end(folder, result))
+    return result
+
+
+def _refuse(config: Config, partition: str) -> None:
+    refuse_settings(config)
+    _check.known("partition", partition, PARTITIONS)
+
+
+def refuse_settings(config: Config) -> None:
+    """What is learnt of one graph as a whole is not learnt by ranks that each have a part of it."""
+    task = config.task
+    if task_of(task).unit != "node":
+        raise ValueError(f"--parallel is for targets of nodes, not for --task {task.word}")
+    for name in ("show_labels", "reference", "correct"):
+        if getattr(task, name, None):
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--{option} needs the whole graph in one process: not with --parallel"
+            )
+    if getattr(config.model, "feature_map", None) == "softmax":
+        raise ValueError("--feature-map softmax, the exact one, is not for --parallel")
+
+
+def cut(config: Config, dataset: Dataset, job: Job, how: str) -> tuple[RankMaterial, str]:
+    """A rank's part of a whole graph, and in words what is sent."""
+    dataset = given_data(config, dataset).encoded(config.data.encoding)
+    graph, parts = Graph.from_data(dataset, **config.walk), job.sizes[NODES]
+    partition = Partition(job.agreed(lambda: _owners(graph, parts, how)), parts)
+    part = PartGraph.of(graph, partition, job.mesh)
+    x = rows_of(dataset.features, part.nodes)
+    material = RankMaterial(config, x, part.to(job.device), dataset)
+    return material, in_words(job.sizes, partition, part)
+
+
+def of_pieces(config: Config, found: InPieces, job: Job) -> tuple[RankMaterial, str]:
+    """A rank's part of a graph that no rank has all of."""
+    piece, outline = found.piece, cast(Dataset, found.outline)  # all of one that a task asks for
+    task_of(config.task).accept(outline)
+    if config.data.encoding:
+        raise ValueError("--encoding looks at the whole graph: not with tables in parts")
+    partition = Partition(piece.partition, job.sizes[NODES])
+    given = piece.edge_index, partition, job.mesh, piece.edge_weight
+    part = PartGraph.from_edges(*given, **config.walk)
+    material = RankMaterial(config, piece.x, part.to(job.device), outline)
+    return material, in_words(job.sizes, partition, part)
+
+
+def _owners(graph: Graph, parts: int, how: str) -> Tensor:
+    """The rank of each node, [N]."""
+    if how == "metis":
+        return Partition.metis(graph, None, parts).owner
+    if how == "streaming":
+        return Partition.streaming([graph.edge_index], graph.num_nodes, parts).owner
+    return Partition.blocks(graph.num_nodes, parts).owner
+
+
+def in_words(sizes: dict[str, int], partition: Partition, part: PartGraph) -> str:
+    """How the work is shared; every rank calls it."""
+    told = []
+    if sizes[NODES] > 1:
+        least, most = (f"{int(size):,}" for size in partition.sizes.aminmax())
+        there = part.shared.there
+        sent = part.shared.mesh.nodes.summed(torch.tensor([sum(there.sends) if there else 0]))
+        told.append(
+            f"{sizes[NODES]} ranks share the nodes: {least} to {most} each; {int(sent):,} rows are "
+            f"sent in a hop, {100 * int(sent) / max(partition.num_nodes, 1):.1f} % of all"
+        )
+    if sizes[HEADS] > 1:
+        told.append(f"{sizes[HEADS]} ranks share heads and value columns")
+    return "; ".join(told) or "one rank does all"
+
+
+def _begin(
+    folder: Path,
+    material: RankMaterial,
+    found: Dataset | InPieces,
+    resume: bool,
+    watch: Watch,
+) -> None:
+    """What the first rank writes before anything is trained: of a graph of one's own that graph
+    too, unless no rank has all of it."""
+    files.may_write(material.config, folder, resume)  # again: somebody may have been faster
+    kept = found if isinstance(found, Dataset) and found.own else None
+    begin(folder, material.config, material.device, watch, kept)
+    sweep(folder)
+
+
+def _train(
+    job: Job,
+    folder: Path,
+    material: RankMaterial,
+    problems: list[RankProblem],
+    watch: Watch,
+    checkpoint_seconds: float,
+    when_ended: Callable[[RankRun, RunResult], None] | None,
+) -> list[RunResult]:
+    """The runs of a folder, one after the other: those that are done are read."""
+    results = job.agreed(lambda: _done(folder, len(problems)))
+    for index, result in results.items():
+        watch.end(f"run {index}", told(result, material.task.metric))
+
+    def waiting() -> Iterator[RankRun]:
+        for index, problem in enumerate(problems):
+            if index not in results:
+                how = material, index, problem, folder, False, checkpoint_seconds
+                yield RankRun(job, *how)
+
+    try:
+        for run in work(waiting(), 1, watch):
+            if run is not None:
+                result = run.finish()
+                if when_ended is not None:
+                    job.together(partial(when_ended, run, result))
+                results[run.index] = result
+                watch.end(run.name, told(results[run.index], material.task.metric))
+    except KeyboardInterrupt:
+        raise Interrupted(folder) from None
+    return [results[index] for index in range(len(problems))]
+
+
+def write_predictions(piece: Piece, run: RankRun, result: RunResult) -> None:
+    """What a run says of the nodes of a piece, as RUN/predictions/part-RANK.csv: where no rank has
+    the graph, nobody could ask for it later."""
+    task, names = run.material.task, run.material.task.names(run.material.about)
+    target = run.problem.target.cpu().numpy(), run.problem.split.to("cpu")
+    found = {**task.derived(*target), **result.found}
+    outputs = run.own_outputs().double().cpu().numpy()
+    answers = task.answers(outputs, piece.y.numpy(), found, names)
+    folder = run.folder / PREDICTIONS
+    folder.mkdir(parents=True, exist_ok=True)
+    rank = run.material.ranks.rank
+    write_answers(piece.ids, answers, folder / f"part-{rank:05}.csv", force=True)
+
+
+def _done(folder: Path, runs: int) -> dict[int, RunResult]:
+    places = [folder / f"run-{index}" for index in range(runs)]
+    return {i: files.read_result(place) for i, place in enumerate(places) if files.is_done(place)}
+
+
+def _end(folder: Path, result: Result) -> None:
+    files.write_listed(folder, {files.SUMMARY: io.json_bytes(result.to_dict())})
+
+
+def _path(out: str | Path | None) -> Path | None:
+    return None if out is None else _check.path("out", out)

@@ -1,0 +1,62 @@
+"""How ranks share the work, as people say it, and what is refused before there are any."""
+
+import pytest
+
+import subtree_attention as sta
+from subtree_attention.train.parallel import refuse_many, refuse_outside
+from subtree_attention.train.parallel.fit import refuse_settings
+from subtree_attention.train.parallel.job import shares
+
+
+@pytest.mark.parametrize(
+    ("said", "nodes", "heads"),
+    [("nodes", 4, 1), ("heads", 1, 4), ("nodes=2,heads=2", 2, 2), ("heads = 4", 1, 4)],
+)
+def test_shares(said: str, nodes: int, heads: int) -> None:
+    assert shares(said, 4) == {"nodes": nodes, "heads": heads}
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("node", "unknown parallel 'node'. Did you mean 'nodes'"),
+        ("nodes=3", r"parallel='nodes=3' is for 3 ranks, but there are 4"),
+        ("nodes=two", "parallel is nodes, heads or nodes=2,heads=4, got 'nodes=two'"),
+        ("nodes=-1", "parallel is nodes, heads or"),
+        ("nodes=0", "nodes must be"),
+        ("rows=4", "unknown parallel 'rows'"),
+    ],
+)
+def test_what_is_no_way_to_share(said: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        shares(said, 4)
+
+
+def test_one_process_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(ValueError, match="this one is alone: start it with 'torchrun"):
+        refuse_outside()
+    refuse_many()
+
+
+def test_many_processes_say_how_they_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"torchrun has started 2 processes.*--parallel nodes"):
+        refuse_many()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"task": "link"}, "--parallel is for targets of nodes, not for --task link"),
+        ({"show_labels": 0.5}, "--show-labels needs the whole graph in one process"),
+        ({"reference": "logistic"}, "--reference needs the whole graph"),
+        ({"correct": True}, "--correct needs the whole graph"),
+        ({"feature_map": "softmax"}, "the exact one, is not for --parallel"),
+    ],
+)
+def test_what_needs_the_whole_graph(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        refuse_settings(sta.recipe("digits", **changes))
+    refuse_settings(sta.recipe("digits"))
