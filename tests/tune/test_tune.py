@@ -1,8 +1,6 @@
 """The search for a recipe: what it tries, what it keeps, and that nothing is done twice."""
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -32,7 +30,6 @@ from subtree_attention.tune.study import JOURNAL, Study, opened
 
 optuna = pytest.importorskip("optuna")
 
-SOURCE = str(Path(__file__).parents[2] / "src")
 TINY = {"epochs": 2, "encoding": 0}
 
 
@@ -298,47 +295,6 @@ def test_a_torn_line_of_the_journal_is_dropped(tmp_path: Path) -> None:
     assert states(search(task(), tmp_path, trials=2)) == ["COMPLETE"] * 2
 
 
-# ----------------------------------------------------------------------------- several processes
-
-WORKER = """
-import os, sys, time
-from pathlib import Path
-import subtree_attention.tune.loop as loop
-from subtree_attention.tune import Plan, search
-
-out, name = Path(sys.argv[1]), sys.argv[2]
-if name == "killed":
-    loop.fit = lambda *_, **__: os.kill(os.getpid(), 9)
-else:
-    (out.parent / name).touch()
-    while not all((out.parent / other).exists() for other in ("a", "b", "go")):
-        time.sleep(0.01)
-task = Plan("digits", "grid", runs=1, changes={"epochs": 2, "encoding": 0})
-search(task, out, trials=6, device="cpu")
-"""
-
-
-def start(out: Path, name: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORKER, str(out), name]
-    env = {**os.environ, "PYTHONPATH": SOURCE, "STA_BACKEND": "torch", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
-
-
-def test_processes_share_a_study_and_do_again_what_a_killed_one_left(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with start(out, "a") as one, start(out, "b") as other, start(out, "killed") as killed:
-        for process, code in ((killed, -9), (one, 0), (other, 0)):
-            _, err = process.communicate(timeout=120)
-            (tmp_path / "go").touch()  # for the other two, once the first one is dead
-            assert process.returncode == code, err
-    with opened(task(), out) as study:
-        assert sorted(states(study)) == ["COMPLETE"] * 6 + ["FAIL"]
-        killed_trial, *done = study.optuna.get_trials()
-    assert len({key(trial.params) for trial in done}) == 6
-    assert killed_trial.params in [trial.params for trial in done]
-    assert len({trial.user_attrs["worker"] for trial in done}) == 2
-
-
 # ------------------------------------------------------------------------------- what is told
 
 
@@ -426,7 +382,7 @@ def test_ctrl_c_ends_with_how_to_go_on(
     ("arguments", "message"),
     [
         (("coraa",), "Did you mean 'cora'"),
-        (("digits", "--budget", "20"), "unknown budget '20': write it as 90s, 20m"),
+        (("digits", "--budget", "20"), "unknown budget '20': write 20s or 20m, or as 90s, 20m"),
         (("digits", "--method", "gird"), "Did you mean 'grid'"),
         (("digits", "--space", "wied"), "Did you mean 'wide'"),
         (("digits", "--method", "grid", "--space", "wide"), "it has no grid"),

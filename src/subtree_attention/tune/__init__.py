@@ -3,8 +3,9 @@
 Needs Optuna: `pip install "subtree-attention[tune]"`.
 """
 
-from .loop import search, search_own
+from .loop import search
+from .proposals import Proposals
 from .space import SPACES
 from .study import Plan, Study
 
-__all__ = ["SPACES", "Plan", "Study", "search", "search_own"]
+__all__ = ["SPACES", "Plan", "Proposals", "Study", "search"]

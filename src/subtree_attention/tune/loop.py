@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import _check
-from ..config import Config
 from ..datasets import Dataset
 from ..io import check_writable
 from ..runs.folder import RUNS
@@ -28,17 +27,15 @@ from ..train.fit import fit
 from ..train.jobs import Place, Stopped
 from ..train.run import Run
 from ..train.watch import Watch
-from .space import settings, space_of
-from .study import Plan, Study, need_optuna, opened
+from .space import settings
+from .storage import storage_of
+from .study import Plan, Study, TakenOver, need_optuna, opened
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
 TRIALS = 100
 """Trials of a search that has neither a number nor a time as its end."""
-
-OWN_RUNS = 3
-"""Splits per trial on a graph of one's own, or fewer where the settings say so."""
 
 REPORT_EPOCHS = 50
 """How often the curve of a trial is compared with those of others."""
@@ -55,21 +52,26 @@ def search(
     plan: Plan,
     out: str | Path | None = None,
     *,
+    storage: str | None = None,
+    study: str | None = None,
     trials: int | None = None,
     budget: float | None = None,
     prune: bool = False,
     device: str | Place = "auto",
     watch: Watch | None = None,
-    data: Dataset | None = None,
 ) -> Study:
     """Go on with the study of a plan, or begin it; returns it with all its trials.
 
-    Several processes may call this with the same plan and folder at once. On Ctrl-C, as at the end
-    of a budget, the trial under way is put back and taken up by the next call.
+    Several processes may call this with the same plan and folder at once, and on several machines
+    with the same plan, storage and study. On Ctrl-C, as at the end of a budget, the trial under way
+    is put back and taken up by the next call.
 
     Args:
         plan: what is searched, where, and how.
-        out: folder of the study; by default `runs/tune-GRAPH`.
+        out: folder of the study; by default `runs/tune-GRAPH`, or `runs/STUDY`.
+        storage: where the trials are kept, if not in the folder: postgresql://user@host/name,
+            sqlite:///file.db, or a journal such as /shared/study.jsonl.
+        study: the name of the study there, by default `tune-GRAPH`.
         trials: the study ends with so many trials, whoever did them; by default all points of a
             grid, otherwise `TRIALS` if there is no budget.
         budget: seconds after which this call ends.
@@ -77,67 +79,61 @@ def search(
             the others; what learns slowly may be lost by it.
         device: see `fit`.
         watch: told what goes on.
-        data: a graph of one's own; the plan then has its settings as `base`.
     """
     _check.kind("plan", plan, Plan, "a Plan")
     prune = _check.flag("prune", prune)
     if budget is not None:
         _check.number("budget", budget)
-    if data is not None:
-        _check.kind("data", data, Dataset, "a Dataset")
     watch = Watch() if watch is None else _check.kind("watch", watch, Watch, "a Watch")
     if trials is not None:
         _check.integer("trials", trials, 1)
     elif plan.method != "grid" and budget is None:
         trials = TRIALS
     need_optuna()  # without it nothing else is worth the time
+    if study is not None:
+        study = _check_name(study, storage)
+    kept = None if storage is None else storage_of(storage)
     end, place = time.monotonic() + (math.inf if budget is None else budget), Place.of(device)
-    folder = default_folder(plan) if out is None else _check.path("out", out)
+    folder = default_folder(plan, study) if out is None else _check.path("out", out)
     check_writable(folder)  # before a graph is read
+    if kept is not None:
+        kept.check()
     config = plan.config({})
     place.check(config)
-    dataset = dataset_of(config, None) if data is None else data  # before a folder is made
+    dataset = dataset_of(config, None)  # before a folder is made
     graphs = {config.data.encoding: dataset.encoded(config.data.encoding)}
-    with opened(plan, folder) as study:
-        _Worker(study, end, watch, place, trials, prune, graphs).work()
+    with opened(plan, folder, kept, study) as found:
+        _Worker(found, end, watch, place, trials, prune, graphs).work()
+    return found
+
+
+def _check_name(study: str, storage: str | None) -> str:
+    if storage is None:
+        raise ValueError("a study has a name where it is kept with others: add --storage")
+    if not re.fullmatch(r"\w[\w.\-]{0,99}", _check.kind("study", study, str, "a name")):
+        raise ValueError(
+            f"study must be a name of letters, digits, '_', '.' and '-', got {_check.said(study)}"
+        )
     return study
 
 
-def search_own(
-    config: Config, data: Dataset, folder: Path, budget: float, device: Place, watch: Watch
-) -> Study:
-    """Search settings on a graph of one's own for some time; goes on with what is in the folder."""
-    plan = Plan(
-        config.data.graph,
-        runs=min(OWN_RUNS, config.fit.runs),
-        seed=config.fit.seed,
-        base=config.to_dict(),
-        data=data.fingerprint(),  # trials on two graphs cannot be compared
-    )
-    return search(plan, folder, budget=budget, data=data, device=device, watch=watch)
-
-
-def refuse_searched(names: set[str]) -> None:
-    """A setting cannot be given and searched at once."""
-    searched = sorted(names & space_of("paper").keys())
-    if searched:
-        raise ValueError(f"{', '.join(searched)}: given, and searched by --tune; leave one out")
-
-
-def default_folder(plan: Plan) -> Path:
+def default_folder(plan: Plan, study: str | None = None) -> Path:
     """Where a search goes if no folder is named."""
-    return RUNS / f"tune-{plan.graph}"
+    return RUNS / (study or f"tune-{plan.graph}")
 
 
-def parse_budget(text: str) -> float:
-    """Seconds of '90s', '20m', '2h' or '1h30m'."""
+def parse_budget(text: str, what: str = "budget") -> float:
+    """Seconds of '90s', '20m', '2h' or '1h30m'; `what` is what a refusal calls it."""
     number = r"(?:(\d+(?:\.\d+)?){})?"
     _check.kind("a budget", text, str, "a text such as 20m")
     found = re.fullmatch("".join(number.format(unit) for unit in "hms"), text.strip())
     hours, minutes, seconds = (float(part or 0) for part in found.groups()) if found else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total < math.inf:
-        raise ValueError(f"unknown budget {_check.said(text)}: write it as 90s, 20m, 2h or 1h30m")
+        meant = f"{text}s or {text}m, or" if text.isdecimal() and len(text) < 6 else "it"
+        raise ValueError(
+            f"unknown {what} {_check.said(text)}: write {meant} as 90s, 20m, 2h or 1h30m"
+        )
     return total
 
 
@@ -165,8 +161,29 @@ class _Worker:
         return time.monotonic() >= self.end
 
     def _try(self, trial: Trial) -> None:
-        """One trial: trained, pruned, failed, or put back."""
+        """One trial: trained, pruned, failed, put back, or lost to another process."""
         watch, started = _TrialWatch(self, trial), time.monotonic()
+        try:
+            outcome = self._outcome(trial, watch)
+        except Stopped:
+            self.study.put_back(trial)
+            return
+        except TakenOver:
+            outcome = "taken over by another process: this one had not been heard of"
+        except BaseException:
+            self.study.put_back(trial)
+            raise
+        if self.place.device.type == "cuda":  # the next one has other shapes
+            gc.collect()
+            torch.cuda.empty_cache()
+        self.seconds.append(time.monotonic() - started)
+        point = (f"{name} {value}" for name, value in settings(trial.params).items())
+        self._tell(trial, "  ".join([outcome, *point]))
+        if len(self.failures) >= FAILURES:
+            raise RuntimeError(f"{FAILURES} trials in a row failed, the last: {self.failures[-1]}")
+
+    def _outcome(self, trial: Trial, watch: _TrialWatch) -> str:
+        """Train it and record what came of it; in words."""
         try:
             config = self.study.plan.config(trial.params)
             result = fit(
@@ -179,35 +196,21 @@ class _Worker:
                 stop=self._is_over,
                 keep_graph=False,
             )
-            runs = result.runs
-            scores, epochs = [run.val for run in runs], [run.epochs for run in runs]
-            self.study.finish(trial, scores, epochs, sum(run.seconds for run in runs))
-            outcome = f"val {self.study.metric.show(mean(scores))}"
-            self.failures.clear()
         except _Pruned:
             self._settle()
             self.study.prune(trial)
-            outcome = f"given up after {watch.seen} epochs"
+            return f"given up after {watch.seen} epochs"
         except (RuntimeError, MemoryError) as error:  # diverged, out of memory
             self._settle()
             reason = (str(error) or type(error).__name__).strip().splitlines()[0]
-            self.failures.append(reason)
             self.study.fail(trial, reason)
-            outcome = f"failed: {reason}"
-        except Stopped:
-            self.study.put_back(trial)
-            return
-        except BaseException:
-            self.study.put_back(trial)
-            raise
-        if self.place.device.type == "cuda":  # the next one has other shapes
-            gc.collect()
-            torch.cuda.empty_cache()
-        self.seconds.append(time.monotonic() - started)
-        point = (f"{name} {value}" for name, value in settings(trial.params).items())
-        self._tell(trial, "  ".join([outcome, *point]))
-        if len(self.failures) >= FAILURES:
-            raise RuntimeError(f"{FAILURES} trials in a row failed, the last: {self.failures[-1]}")
+            self.failures.append(reason)
+            return f"failed: {reason}"
+        runs = result.runs
+        scores, epochs = [run.val for run in runs], [run.epochs for run in runs]
+        self.study.finish(trial, scores, epochs, sum(run.seconds for run in runs))
+        self.failures.clear()
+        return f"val {self.study.metric.show(mean(scores))}"
 
     def _tell(self, trial: Trial, line: str) -> None:
         """How a trial ended, how far the whole study is, and how long this process still has."""
@@ -236,7 +239,7 @@ class _Worker:
         line = f"tuning {plan.config({}).model.title} on {plan.graph}: {plan.method}, "
         line += f"space '{plan.space}', "
         line += f"{total} trials" if total is not None else "as many trials as the time allows"
-        line += f" of {plan.runs} run{'s' * (plan.runs > 1)}, into {self.study.folder}"
+        line += f" of {plan.runs} run{'s' * (plan.runs > 1)}, into {self.study.shown}"
         return line + (f" (continued: {done} begun or done)" if done else "")
 
     def _settle(self) -> None:

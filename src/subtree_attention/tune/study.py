@@ -1,23 +1,26 @@
-"""The study on disk: which points were tried, and how several processes share them.
+"""The study: which points were tried, and how several processes share them.
 
     OUT/study.jsonl      Optuna's journal: every trial, its settings and its validation scores
     OUT/trials/KEY/      the run folder of a trial; gone when the trial is done
     OUT/*.lock           held while a process chooses its next trial, or lives
 
-Choosing a trial is done under a lock, so no point is tried twice. A process holds a lock of its
-own as long as it lives: a trial that is under way although its process is gone is put back. The
-system drops both locks with their process, however it ends. Where there are no such locks
-(Windows), one process at a time.
+The journal is where a study is kept if no other place is named (`storage.py`); otherwise OUT is
+this machine's, and
+
+    OUT/storage.json     says of which study, so that it is not another's
+
+Choosing a trial is done alone, so no point is tried twice. A trial that is under way although its
+process is gone is put back. Where there are no locks on files (Windows), a journal is for one
+process at a time.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -25,19 +28,27 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _check, datasets
 from ..config import Config, STAGNNSettings
-from ..io import FileError, drop_torn_line, lock, lock_if_free, locked
+from ..io import TEMPORARY, FileError, read_json, write_json
 from ..tasks import of as task_of
 from ..train.recipes import recipe
 from .space import distributions, grid, key, settings, space_of
+from .storage import Journal, Storage
 
 if TYPE_CHECKING:
     from optuna import Study as OptunaStudy
     from optuna.trial import FrozenTrial, Trial
 
 METHODS = ("optuna", "grid")
-JOURNAL = "study.jsonl"
+JOURNAL, ELSEWHERE = "study.jsonl", "storage.json"
 STARTUP_TRIALS = 10
 """Trials before any is given up for its curve."""
+
+
+def quiet() -> None:
+    """Optuna tells of every trial otherwise; displays are ours."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
 def need_optuna() -> None:
@@ -54,14 +65,12 @@ class Plan:
     """What a study is about: trials are comparable only if all of this is the same.
 
     Attributes:
-        graph: name in `subtree_attention.datasets`, or with `base` any.
+        graph: name in `subtree_attention.datasets`.
         method: "optuna" (proposals that learn from the trials) or "grid" (every point).
         space: a name in `SPACES`; a grid needs one of choices only.
         runs: splits per trial; the score of a trial is their mean validation score.
         seed: of the proposals and of the first split.
         changes: settings other than the recipe's that all trials share.
-        base: the settings of a graph of one's own, in place of a recipe.
-        data: what tells that graph from another.
     """
 
     graph: str
@@ -70,14 +79,10 @@ class Plan:
     runs: int = 3
     seed: int = 0
     changes: dict[str, Any] = field(default_factory=dict)
-    base: dict[str, Any] | None = None
-    data: str | None = None
 
     def __post_init__(self) -> None:
-        if self.base is None:
-            object.__setattr__(self, "graph", datasets.info(self.graph).name)
+        object.__setattr__(self, "graph", datasets.info(self.graph).name)
         _check.kind("changes", self.changes, dict, "a dictionary of settings")
-        _check.kind("data", self.data, (str, type(None)), "a fingerprint")
         _check.known("method", self.method, METHODS)
         _check.integer("runs", self.runs, 1, _check.MOST_RUNS)
         _check.integer("seed", self.seed, 0, _check.MOST_SEED)
@@ -102,26 +107,37 @@ class Plan:
 
     def protocol(self, point: Mapping[str, Any]) -> Config:
         """The recipe that a point is: with the number of runs that results are reported on."""
-        config = recipe(self.graph) if self.base is None else Config.from_dict(self.base)
-        return config.replace(**self.changes, **settings(point), seed=self.seed)
+        return recipe(self.graph).replace(**self.changes, **settings(point), seed=self.seed)
+
+
+class TakenOver(Exception):
+    """This process was taken for dead, and another does its trial: what it found does not count."""
 
 
 class Study:
-    """The trials of a plan in a folder; open it with `opened`."""
+    """The trials of a plan; open it with `opened`."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
-        self.plan, self.folder = plan, folder
+    def __init__(self, plan: Plan, folder: Path, storage: Storage, name: str | None) -> None:
+        self.plan, self.folder, self.storage, self.name = plan, folder, storage, name
         self.space, self.metric = space_of(plan.space), task_of(plan.config({}).task).metric
         self.points = grid(self.space, plan.seed)
-        self.worker = f"worker-{uuid.uuid4().hex[:12]}.lock"
         with self.alone():
-            self.optuna = _open(folder, plan, self.metric.sign)
+            self.optuna = _open(storage, name or "tune", plan, self.metric.sign)
             self._check_plan()
+            if name is not None:
+                self._check_folder()
             self._sweep()
 
-    def alone(self) -> AbstractContextManager[int]:
+    def alone(self) -> AbstractContextManager[object]:
         """No other process is in this part."""
-        return locked(self.folder / "study.lock")
+        return self.storage.alone()
+
+    @property
+    def shown(self) -> str:
+        """What it is called in messages."""
+        if self.name is None:
+            return str(self.folder)
+        return f"the study {self.name} at {self.storage.shown}"
 
     def trials(self) -> list[FrozenTrial]:
         """All trials that count: done, failed for a reason of their own, or under way."""
@@ -139,7 +155,8 @@ class Study:
     def next(self, limit: int | None) -> Trial | None:
         """A trial that this process shall do now; None if there are `limit`, or no points left."""
         with self.alone():
-            self._put_back_the_dead()
+            for lost in self.storage.dead(self.optuna):
+                self._put_back(lost)
             queue, attempts = self.plan.method == "grid", count()
             while True:
                 tried = {key(trial.params) for trial in self.trials()}
@@ -189,25 +206,25 @@ class Study:
         # a stop proposes what would have been proposed without it.
         seed = (1_000_003 * self.plan.seed + len(self.trials()) + 7_919 * attempt) % 2**32
         self.optuna.sampler = TPESampler(seed=seed)
-        trial = self.optuna.ask(distributions(self.space))
-        trial.set_user_attr("worker", self.worker)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Heartbeat of storage")  # `claim` sees to it
+            trial = self.optuna.ask(distributions(self.space))
+        self.storage.claim(trial)
         return trial
-
-    def _put_back_the_dead(self) -> None:
-        for trial in self._all():
-            worker = trial.user_attrs.get("worker")
-            if trial.state.name == "RUNNING" and not (worker and _is_held(self.folder / worker)):
-                self._put_back(trial)
 
     def _put_back(self, trial: Trial | FrozenTrial) -> None:
         if self.plan.method == "optuna" and trial.params.keys() == self.space.keys():
             self.optuna.enqueue_trial(trial.params)
-        self.optuna.tell(trial.number, state=_state("FAIL"))  # no reason: it does not count
+        # Without a reason: it does not count. A database may have failed it already.
+        self.optuna.tell(trial.number, state=_state("FAIL"), skip_if_finished=True)
 
     def _end(self, trial: Trial, told: Mapping[str, Any], **outcome: Any) -> None:
-        for name, value in told.items():
-            trial.set_user_attr(name, value)
-        self.optuna.tell(trial, **outcome)
+        with self.alone():  # nobody takes it over meanwhile
+            if self._all()[trial.number].state.is_finished():
+                raise TakenOver
+            for name, value in told.items():
+                trial.set_user_attr(name, value)
+            self.optuna.tell(trial, **outcome)
         shutil.rmtree(self.run_folder(trial), ignore_errors=True)
 
     def _sweep(self) -> None:
@@ -217,15 +234,12 @@ class Study:
                 "reason" in trial.user_attrs or trial.value is not None
             ):
                 shutil.rmtree(self.run_folder(trial), ignore_errors=True)
-        for worker in self.folder.glob("worker-*.lock"):
-            _is_held(worker)
+        self.storage.sweep()
 
     def _check_plan(self) -> None:
-        """The folder's plan must be this one; a new folder takes it over."""
-        mine = {name: value for name, value in asdict(self.plan).items() if value is not None}
+        """The study's plan must be this one; a new study takes it over."""
+        mine = asdict(self.plan)
         theirs = self.optuna.user_attrs.get("task")  # so called since the first studies
-        if theirs and theirs.get("base"):
-            theirs = {**theirs, "base": Config.from_dict(theirs["base"]).to_dict()}
         if theirs is None:
             self.optuna.set_user_attr("task", mine)
         elif theirs != mine:
@@ -234,43 +248,67 @@ class Study:
                 for name, value in mine.items()
                 if theirs.get(name) != value
             ]
+            another = "folder with --out" if self.name is None else "name with --study"
             raise FileError(
-                f"{self.folder} holds another search ({'; '.join(different)}): go on with that "
-                "one by its own options, or choose another folder with --out"
+                f"{self.shown} holds another search ({'; '.join(different)}): go on with that "
+                f"one by its own options, or choose another {another}"
+            )
+
+    def _check_folder(self) -> None:
+        """The folder must be this study's; an empty one becomes it."""
+        mine = self.optuna.user_attrs.get("id")
+        if mine is None:
+            mine = uuid.uuid4().hex
+            self.optuna.set_user_attr("id", mine)
+        if not (self.folder / ELSEWHERE).exists():
+            about = {"id": mine, "study": self.name, "storage": self.storage.shown}
+            write_json(self.folder / ELSEWHERE, about)
+            return
+        theirs = read_json(self.folder / ELSEWHERE)
+        if not isinstance(theirs, dict) or theirs.get("id") != mine:
+            raise FileError(
+                f"{self.folder} belongs to another search than {self.shown}: choose another "
+                "folder with --out"
             )
 
 
 @contextmanager
-def opened(plan: Plan, folder: Path) -> Iterator[Study]:
-    """The study in a folder, made if there is none; this process counts as alive until the end."""
+def opened(
+    plan: Plan, folder: Path, storage: Storage | None = None, name: str | None = None
+) -> Iterator[Study]:
+    """A study, made if there is none; this process counts as alive until the end.
+
+    Args:
+        plan: what it is about.
+        folder: where this machine works; and where the study is kept, without a storage.
+        storage: another place where it is kept.
+        name: its name there, by default `tune-GRAPH`.
+    """
     if folder.exists() and not folder.is_dir():
         raise FileError(f"{folder} is a file: choose a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    # Locks alone are another process that is about to write the journal.
-    strange = any(path.suffix != ".lock" for path in folder.iterdir())
-    if strange and not (folder / JOURNAL).exists():
-        raise FileError(f"{folder} is not empty and holds no search: choose another folder")
-    study = Study(plan, folder)
-    with locked(folder / study.worker):
-        try:
+    # Locks and what is being written are another process that is about to begin.
+    strange = any(path.suffix not in (".lock", TEMPORARY) for path in folder.iterdir())
+    if strange and not (folder / (JOURNAL if storage is None else ELSEWHERE)).exists():
+        held = "search" if storage is None else f"part of a search at {storage.shown}"
+        raise FileError(f"{folder} is not empty and holds no {held}: choose another folder")
+    if storage is None:
+        storage, name = Journal(folder / JOURNAL), None
+    else:
+        name = name or f"tune-{plan.graph}"
+    with storage.in_words():
+        study = Study(plan, folder, storage, name)
+        with storage.working():
             yield study
-        finally:
-            (folder / study.worker).unlink(missing_ok=True)
 
 
-def _open(folder: Path, plan: Plan, sign: int) -> OptunaStudy:
+def _open(storage: Storage, name: str, plan: Plan, sign: int) -> OptunaStudy:
     import optuna
-    from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this part of Optuna may still change
-        lock: Any = _JournalLock(folder / "journal.lock", folder / JOURNAL)
-        storage = JournalStorage(JournalFileBackend(str(folder / JOURNAL), lock))
+    quiet()
     return optuna.create_study(
-        storage=storage,
-        study_name="tune",
+        storage=storage.open(),
+        study_name=name,
         direction="maximize" if sign > 0 else "minimize",
         load_if_exists=True,
         # Not before `patience` epochs: a small learning rate starts slowly.
@@ -282,45 +320,3 @@ def _state(name: str) -> Any:
     from optuna.trial import TrialState
 
     return TrialState[name]
-
-
-# ------------------------------------------------------------------------------------------ locks
-
-
-class _JournalLock:
-    """The lock of Optuna's journal, in the form that Optuna asks for.
-
-    Its own are files, which stay behind when their process is killed: others then wait for 30 s.
-    And a line that was cut off with its process would spoil what others write behind it.
-    """
-
-    def __init__(self, path: Path, journal: Path) -> None:
-        self.path, self.journal = path, journal
-        self.held: int | None = None
-
-    def acquire(self) -> bool:
-        if self.held is None:  # Ctrl-C may have come before the release
-            self.held = lock(self.path)
-        with suppress(FileNotFoundError):  # before the first line
-            journal = os.open(self.journal, os.O_RDWR)
-            try:
-                drop_torn_line(journal)
-            finally:
-                os.close(journal)
-        return True
-
-    def release(self) -> None:
-        if self.held is not None:
-            os.close(self.held)
-            self.held = None
-
-
-def _is_held(path: Path) -> bool:
-    """Whether a process that lives holds the lock; what a dead one left behind is removed."""
-    free = lock_if_free(path)
-    if free is None:
-        return True
-    with suppress(OSError):
-        path.unlink()
-    os.close(free)
-    return False
