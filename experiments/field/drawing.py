@@ -62,4 +62,4 @@ def _panel(panel: Axes, found: list[Difference]) -> None:
         panel.errorbar(mean, place, xerr=error, linestyle="none", **style)
     labels = [f"{title(each.graph)}, {each.rival}" for each in found]
     panel.set_yticks(range(len(found)), labels)
-    panel.invert_yaxis()
+    panel.set_ylim(len(found) - 0.5, -0.5)  # the first on top, none on the edge

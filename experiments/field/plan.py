@@ -65,10 +65,14 @@ def _to_run(jobs: Iterable[Job], store: Store) -> list[Job]:
 
 
 def seconds_of(job: Job, records: Iterable[Record]) -> float:
-    """Of a run beside others: as earlier ones took, or a rough guess for an H200."""
-    alike = [r.seconds for r in records if (r.model, r.graph) == (job.model, job.graph)]
+    """Of a run beside others: as earlier ones took, or a rough guess for an H200.
+
+    As many epochs as usual, each as long as in the run that shared its device with the fewest.
+    """
+    alike = [r for r in records if (r.model, r.graph) == (job.model, job.graph)]
     if alike:
-        return statistics.median(alike)
+        usual = statistics.median(max(r.epochs, 1) for r in alike)
+        return usual * min(r.seconds / max(r.epochs, 1) for r in alike)
     nodes, edges = _sizes(job.graph)
     settings = job.config.flat()
     layers, width = settings.get("layers", 1), settings.get("hidden_channels", 64)

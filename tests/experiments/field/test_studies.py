@@ -122,6 +122,14 @@ def test_without_time_nothing_is_begun_and_the_next_call_goes_on(tmp_path: Path)
     assert len(missing(trials, store)) == TRIALS - 1  # each would take longer
 
 
+def test_a_crowded_device_does_not_make_runs_look_long() -> None:
+    job, record = STUDY.trials("digits", "GCN")[1], records_of(STUDY, "GCN", [0.1])[0]
+    alone = replace(record, seconds=10.0, epochs=100)
+    crowded = replace(record, seconds=900.0, epochs=300)
+    assert seconds_of(job, [alone, crowded]) == pytest.approx(20)
+    assert seconds_of(job, [replace(record, seconds=7.0, epochs=0)]) == 7  # no epochs: trees
+
+
 def test_a_table_says_what_is_missing(tmp_path: Path) -> None:
     line, total = plan(STUDY, STUDY.graphs, ["GCN"], Store(tmp_path))
     assert " 6 trials   1 runs" in line
