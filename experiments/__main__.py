@@ -1,4 +1,4 @@
-"""`python -m experiments bench|reproduce|field`: see `cli`."""
+"""`python -m experiments bench|reproduce|field|own|scale`: see `cli`."""
 
 from subtree_attention.__main__ import main
 

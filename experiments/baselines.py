@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -29,10 +28,9 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from subtree_attention import _check
-from subtree_attention.graph import Graph, transpose_order
+from subtree_attention.graph import Graph
 from subtree_attention.nn import Linear, SparseFeatures
-from subtree_attention.nn.features import SparseProduct
-from subtree_attention.ops import backends
+from subtree_attention.nn.smoothing import walked
 
 # ------------------------------------------------------------------- what is prepared only once
 
@@ -73,25 +71,6 @@ def looped_edges(graph: Graph) -> Edges:
     """The edges with exactly one loop at every node, as PyG's layers make them in every call."""
     plain, _ = remove_self_loops(graph.edge_index)
     return (add_self_loops(plain, num_nodes=graph.num_nodes)[0],)
-
-
-def walked(x: Tensor, graph: Graph, edge_weight: Tensor | None = None) -> Tensor:
-    """One step along the graph's transition by our prepared product: [N, F] -> [N, F].
-
-    `edge_weight` of the edges that came to the graph takes the place of its own; no gradients.
-    """
-    matrix, transpose = graph.cached(("prepared", x.dtype), partial(_prepared, dtype=x.dtype))
-    if edge_weight is not None:
-        entries = graph.entries(x.dtype, edge_weight)
-        order = graph.cached("order of the transpose", transpose_order)
-        matrix = matrix._replace(weight=entries)
-        transpose = transpose._replace(weight=entries.index_select(0, order))
-    return SparseProduct.apply(x, matrix, transpose)
-
-
-def _prepared(graph: Graph, dtype: torch.dtype) -> list[backends.Matrix]:
-    """The matrix and its transpose, as fast products take them."""
-    return [backends.prepared(matrix(dtype)) for matrix in (graph.matrix, graph.transpose)]
 
 
 def dense_features(x: Tensor | SparseFeatures) -> Tensor:

@@ -1,4 +1,4 @@
-"""`python -m experiments bench|reproduce|field`: measure, run the paper again, compare."""
+"""`python -m experiments bench|reproduce|field|own|scale`: measure, compare, reproduce."""
 
 from __future__ import annotations
 
@@ -205,6 +205,28 @@ def reproduce(
 def field(context: typer.Context) -> None:
     """The new model beside its rivals, one budget for all: see 'field --help'."""
     from experiments.field.command import main
+
+    main(context.args)
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def own(context: typer.Context) -> None:
+    """Graphs as tables: ours beside what an analyst would use instead: see 'own --help'."""
+    from experiments.own.command import main
+
+    main(context.args)
+
+
+@app.command(
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def scale(context: typer.Context) -> None:
+    """What graphs need on 1 to 512 devices, by formulas that are checked: see 'scale --help'."""
+    from experiments.scale.command import main
 
     main(context.args)
 

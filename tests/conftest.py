@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from subtree_attention import graph
+from tests.postgresql import postgresql
+
+__all__ = ["postgresql"]
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: one thread each
     torch.set_num_threads(1)

@@ -38,6 +38,16 @@ class TestTargets:
             io.check_target(Path("/proc/page.html"), (".html",), "a page is", force=False)
 
 
+@pytest.mark.parametrize("damaged", ['{"a": 2', '{"a": 1.6', "[1", '"a"', "not JSON"])
+def test_json_with_its_own_checksum(damaged: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    io.write_json(file, io.with_checksum(content := {"a": 1.5, "b": [None, "é"]}))
+    assert io.parse_checked(file.read_bytes(), file, "delete it") == content
+    file.write_text(file.read_text().replace('{\n  "a": 1.5', damaged))
+    with pytest.raises(FileError, match=r"file.json .*: delete it"):
+        io.parse_checked(file.read_bytes(), file, "delete it")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")

@@ -88,6 +88,8 @@ def fastest(*commands: list[str], rounds: int) -> list[float]:
 
 
 def test_help_and_a_mistake_are_answered_at_once() -> None:
+    """0.3 s after the libraries, where these take 43 ms: in shares of their time, since a busy or
+    slow machine is slower at both."""
     sta = ["-m", "subtree_attention"]
     libraries, *ours = fastest(
         ["-c", "import typer, rich"],
@@ -96,7 +98,7 @@ def test_help_and_a_mistake_are_answered_at_once() -> None:
         [*sta, "train", "--hopps", "3"],
         rounds=6,
     )
-    assert max(ours) - libraries <= 0.3
+    assert max(ours) - libraries <= 7 * libraries
 
 
 def test_importing_takes_hardly_longer_than_importing_torch() -> None:

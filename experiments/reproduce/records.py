@@ -38,7 +38,7 @@ class Record:
         at: K in "deep", the share of what was changed in "robustness".
         kind: in "robustness", what was changed.
         metric: "accuracy", "roc_auc", ...; `train`, `val` and `test` are its values at the best
-            epoch, from 0 to 1 if it is one of `SHARES`.
+            epoch, from 0 to 1 if it is one of `SHARES`; what is no run of ours may have no `train`.
         diverged: the epoch at which loss or outputs were not finite any more. If that was the first
             one, there are neither scores nor a best epoch.
         hop_weights: alpha_0 ... alpha_K.
@@ -90,7 +90,7 @@ class Record:
         Raises:
             ValueError: fields are missing; the message names them and the run.
         """
-        may_lack = _SCORED if line.get("diverged") else ()
+        may_lack = _SCORED if line.get("diverged") else ("train",)
         missing = [n for n in _NEEDED if line.get(n) is None and n not in may_lack]
         if missing:
             known = ", ".join(f"{name}={line[name]}" for name in _NEEDED[:5] if name in line)

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from . import ops as ops
     from .config import Config as Config
     from .datasets import Dataset as Dataset
+    from .datasets import Query as Query
     from .datasets import from_graphs as from_graphs
     from .datasets import from_networkx as from_networkx
     from .datasets import from_npz as from_npz
+    from .datasets import from_ogb as from_ogb
     from .datasets import from_pyg as from_pyg
     from .datasets import from_tables as from_tables
+    from .datasets import planted as planted
     from .explanations import Attribution as Attribution
     from .explanations import Explainer as Explainer
     from .explanations import Explanation as Explanation
@@ -31,23 +34,33 @@ if TYPE_CHECKING:
     from .nn import STAFormer as STAFormer
     from .nn import aggregation as aggregation
     from .nn import global_attention as global_attention
+    from .nn import parallelize as parallelize
     from .ops import attention as attention
     from .ops import subtree_attention as subtree_attention
+    from .partition import PartGraph as PartGraph
+    from .partition import Partition as Partition
+    from .partition import mesh as mesh
     from .runs import SavedRun as SavedRun
     from .runs import open as open
     from .runs import predict as predict
     from .runs import predict_links as predict_links
+    from .train.candidates import Candidate as Candidate
     from .train.fit import fit as fit
+    from .train.portfolio import fit_portfolio as fit_portfolio
     from .train.recipes import recipe as recipe
 
 _HOMES = {
     "STAGNN": "nn",
+    "Candidate": "train.candidates",
     "Config": "config",
     "Dataset": "datasets",
     "Attribution": "explanations",
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",
+    "PartGraph": "partition",
+    "Partition": "partition",
+    "Query": "datasets",
     "STABlock": "nn",
     "STAConv": "nn",
     "STAExplainer": "explanations.pyg",
@@ -59,14 +72,19 @@ _HOMES = {
     "explain": "explanations",
     "feature_maps": "",
     "fit": "train.fit",
+    "fit_portfolio": "train.portfolio",
     "from_graphs": "datasets",
     "from_networkx": "datasets",
     "from_npz": "datasets",
+    "from_ogb": "datasets",
     "from_pyg": "datasets",
     "from_tables": "datasets",
     "global_attention": "nn",
+    "mesh": "partition",
     "open": "runs",
     "ops": "",
+    "parallelize": "nn",
+    "planted": "datasets",
     "predict": "runs",
     "predict_links": "runs",
     "recipe": "train.recipes",

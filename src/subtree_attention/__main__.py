@@ -32,6 +32,10 @@ def main(command_line: str = STA) -> None:
         _load(command_line).main()
     except KeyboardInterrupt:
         _leave()
+    except SystemExit as end:
+        if "RANK" not in os.environ or not isinstance(end.code, int | None):
+            raise
+        _leave_ranks(end.code or 0)
 
 
 def _listen() -> None:
@@ -67,6 +71,18 @@ def _leave() -> NoReturn:
     finally:
         os.write(2, b"\nStopped.\n" if os.isatty(2) else b"Stopped.\n")
         os._exit(130)
+
+
+def _leave_ranks(code: int) -> NoReturn:
+    """End one of many processes at once. Threads of gloo still let go of the last tensors that were
+    sent, ask for Python's lock to do so, and abort the process where the interpreter takes itself
+    apart: torchrun then calls a job that went well a failure.
+    """
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def _load(command_line: str):  # type: ignore[no-untyped-def]

@@ -35,8 +35,11 @@ def known(what: str, name: Any, allowed: Iterable[str]) -> str:
         raise TypeError(f"{what} must be one of {', '.join(allowed)}, got {said(name)}")
     if name not in allowed:
         close = get_close_matches(name.lower(), allowed, n=1)
+        close += [one for one in allowed if name and name.lower() in one.split("_")]
         hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise ValueError(f"unknown {what} '{name}'.{hint} Known: {', '.join(allowed)}")
+        raise ValueError(
+            f"unknown {what} '{name}'.{hint} Known: {', '.join(filter(None, allowed))}"
+        )
     return name
 
 
@@ -47,6 +50,30 @@ def said(value: Any) -> str:
     except Exception:  # Python does not write integers of thousands of digits, for one
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]}... ({type(value).__name__})"
+
+
+_SECRET = r"\w*(?:password|passwd|pwd|passfile|secret|token|scram_\w+_key)"
+"""Names of settings of which nothing is shown."""
+
+
+def is_secret(setting: str) -> bool:
+    """Whether the value of a setting must not be shown."""
+    return re.fullmatch(_SECRET, setting, re.IGNORECASE) is not None
+
+
+def without_passwords(text: str) -> str:
+    """A text in which addresses have no user and no password, and settings no secrets.
+
+    Slashes and colons of an address may be missing: it is no less secret for being wrong.
+
+    >>> without_passwords("postgresql://ann:secret@db.example/shop?password=secret")
+    'postgresql://***@db.example/shop?password=***'
+    >>> without_passwords("postgresql:ann:secret@db.example/shop")
+    'postgresql:***@db.example/shop'
+    """
+    text = re.sub(r"(?i)\b([a-z][a-z0-9+.\-]*(?::/{0,2}|//))\S*@", r"\1***@", text)
+    value = r"(?:'[^']*'|\"[^\"]*\")?[^&\s]*"  # to & or white space, which quotes may hold
+    return re.sub(rf"(?i)\b({_SECRET}\s*=\s*){value}", r"\1***", text)
 
 
 def integer(what: str, value: Any, least: int, most: int = MOST) -> int:
@@ -176,6 +203,33 @@ def whole(what: str, values: Any) -> Tensor:
 def shape(values: Tensor) -> str:
     """The shape of a tensor as people write it: [3, 4]."""
     return str(list(values.shape))
+
+
+UNITS = {
+    "B": 1,
+    **{f"{prefix}B": 1000 ** (power + 1) for power, prefix in enumerate("KMGT")},
+    **{f"{prefix}iB": 1024 ** (power + 1) for power, prefix in enumerate("KMGT")},
+}
+"""Of memory, and how many bytes each is."""
+FREE = "free"
+"""As much memory as is free."""
+
+
+def memory(what: str, value: Any) -> int | str | None:
+    """A budget in bytes, by "8GB", "512MiB" or a number of bytes; "free" and None as they are."""
+    if value is None or (isinstance(value, str) and value == FREE):
+        return value
+    if not isinstance(value, str):
+        return integer(what, value, 1, sys.maxsize)
+    units = {unit.lower(): size for unit, size in UNITS.items()}
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-zA-Z]*)\s*", value)
+    unit = parts[2].lower() if parts else ""
+    if parts is None or (unit or "b") not in units:
+        raise ValueError(
+            f"{what} must be a size such as '8GB' or '512MiB', a number of bytes or '{FREE}', "
+            f"got {said(value)}"
+        )
+    return integer(what, int(float(parts[1]) * units[unit or "b"]), 1, sys.maxsize)
 
 
 def number(what: str, value: Any, least: float = 0.0, below: float = math.inf) -> float:

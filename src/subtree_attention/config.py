@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, get_type_hints
 
 from . import _check
@@ -43,6 +44,12 @@ def like(kind: type[Settings], name: str, default: Any = None) -> Any:
     return field(default=about.default if default is None else default, metadata=about.metadata)
 
 
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of settings, by name."""
+    return get_type_hints(kind)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Some settings that are checked when they are made, each by what its option says."""
@@ -51,22 +58,33 @@ class Settings:
     title: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for about in fields(self):
-            name, kind, value = about.name, hints[about.name], getattr(self, about.name)
-            least, below = about.metadata.get("least"), about.metadata.get("below")
-            if kind is int:
-                value = _check.integer(name, value, int(least or 0), about.metadata["most"])
-            elif kind is float:
-                number = _check.number(name, value, least or 0.0, below or math.inf)
-                value = value if isinstance(value, int | float) else number
-            elif kind is bool:
-                value = _check.flag(name, value)
-            elif about.metadata.get("words"):
-                _check.known(name, value, about.metadata["words"])
-            elif kind is str:
-                _check.name(name, value)
-            object.__setattr__(self, name, value)  # a plain one, which JSON can hold: not numpy's
+        for about in fields(self):  # plain values, which JSON can hold: not numpy's
+            value = self.checked(about.name, getattr(self, about.name))
+            object.__setattr__(self, about.name, value)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """All settings."""
+        return [*cls.__dataclass_fields__]
+
+    @classmethod
+    def checked(cls, name: str, value: Any, spelled: str = "") -> Any:
+        """The value of one setting, if it may have it; `spelled` is what a refusal calls it."""
+        about = cls.__dataclass_fields__[name].metadata
+        kind = _hints(cls)[name]  # type: ignore[arg-type]  # a class has a hash
+        least, below, spelled = about.get("least"), about.get("below"), spelled or name
+        if kind is int:
+            return _check.integer(spelled, value, int(least or 0), about["most"])
+        if kind is float:
+            number = _check.number(spelled, value, least or 0.0, below or math.inf)
+            return value if isinstance(value, int | float) else number
+        if kind is bool:
+            return _check.flag(spelled, value)
+        if about.get("words"):
+            _check.known(spelled, value, about["words"])
+        elif kind is str:
+            _check.name(spelled, value)
+        return value
 
     def words(self, name: str) -> str:
         """What the value of a setting means, in words; the value itself where there are none."""
@@ -161,6 +179,11 @@ class STAGNNSettings(Settings):
         },
     )
     global_attention: bool = option(False, "Global attention beside the hops.")
+    smoothing: int = option(
+        0,
+        "Steps of the walk that the hidden layer takes before the attention; 0 for none",
+        most=_check.MOST_HOPS,
+    )
     eps: float = option(1e-5, "Added to every denominator.")
 
     def __post_init__(self) -> None:
@@ -254,20 +277,21 @@ class TaskSettings(Settings):
     target: ClassVar[str] = ""
     metric: str = ""
 
-    def __post_init__(self) -> None:
-        for about in fields(self):
-            value, words = getattr(self, about.name), about.metadata.get("words") or {}
-            others = [
-                kind.word
-                for kind in TASKS.values()
-                if isinstance(value, str) and value in kind.values_of(about.name)
-            ]
-            if words and others and value not in words:
-                raise ValueError(
-                    f"{about.name} '{value}' is for --task {' or '.join(others)}; {self.word} has "
-                    f"{', '.join(words)}"
-                )
-        super().__post_init__()
+    @classmethod
+    def checked(cls, name: str, value: Any, spelled: str = "") -> Any:
+        """As of all settings; what another task has is said to be for that."""
+        words = cls.values_of(name)
+        others = [
+            kind.word
+            for kind in TASKS.values()
+            if isinstance(value, str) and value in kind.values_of(name)
+        ]
+        if words and others and value not in words:
+            raise ValueError(
+                f"{spelled or name} '{value}' is for --task {' or '.join(others)}; {cls.word} has "
+                f"{', '.join(words)}"
+            )
+        return super().checked(name, value, spelled)
 
     @classmethod
     def values_of(cls, name: str) -> Mapping[str, str]:
@@ -277,11 +301,9 @@ class TaskSettings(Settings):
 
 
 @dataclass(frozen=True)
-class NodeClassification(TaskSettings):
-    """The class of every node."""
+class Classification(TaskSettings):
+    """A class of every unit."""
 
-    name: ClassVar[str] = "node-classification"
-    word: ClassVar[str] = "classification"
     target: ClassVar[str] = "class"
     metric: str = option(
         "accuracy",
@@ -297,6 +319,51 @@ class NodeClassification(TaskSettings):
         "cross_entropy",
         "What is minimised",
         words={"cross_entropy": "cross-entropy", "binary": "binary cross-entropy of each class"},
+    )
+    class_weights: str = option(
+        "none",
+        "How much each class counts in the loss",
+        words={"none": "by its size", "balanced": "as much as any other, however small it is"},
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_weights != "none" and self.loss != "cross_entropy":
+            raise ValueError(
+                f"class_weights '{self.class_weights}' is for loss cross_entropy: of loss "
+                f"'{self.loss}' the probabilities could not be made right again"
+            )
+
+
+@dataclass(frozen=True)
+class NodeClassification(Classification):
+    """The class of every node."""
+
+    name: ClassVar[str] = "node-classification"
+    word: ClassVar[str] = "classification"
+    show_labels: float = option(
+        0.0,
+        "Share of the training labels that a step sees as features of their nodes, others in every "
+        "step; the loss is on the rest. Predictions see all of them. 0 for none.",
+        below=1,
+    )
+    reference: str = option(
+        "",
+        "Beside the model stands a reference (logistic, logistic_neighbours, trees or "
+        "trees_neighbours): its probabilities, out of fold, are added to the logits as logarithms, "
+        "times a learned number. None by default.",
+        words={
+            "": "none",
+            "logistic": "logistic regression",
+            "logistic_neighbours": "logistic regression that also sees neighbours",
+            "trees": "boosted trees",
+            "trees_neighbours": "boosted trees that also see neighbours",
+        },
+    )
+    correct: bool = option(
+        False,
+        "When training ends, spread errors and labels of training nodes over the graph (correct "
+        "and smooth), if that helps on validation nodes.",
     )
 
 
@@ -355,7 +422,7 @@ class NodeRegression(TaskSettings):
 
 
 @dataclass(frozen=True)
-class GraphClassification(NodeClassification):
+class GraphClassification(Classification):
     """The class of every graph of a collection."""
 
     name: ClassVar[str] = "graph-classification"

@@ -119,6 +119,9 @@ class Graph:
         Graph(num_nodes=3, num_edges=3, transition='rw')
     """
 
+    shared: Any = None
+    """How a part of a graph is shared with other ranks; None: it is a whole graph."""
+
     def __init__(
         self,
         edge_index: Any,
@@ -247,14 +250,14 @@ class Graph:
         survey, nothing = SURVEYS.get(self.device.type), edges.new_empty(0)
         questions = [
             _ends(edges),
-            nothing if weight is None else _extremes(weight).view(torch.int64),
+            nothing if weight is None else weight_extremes(weight).view(torch.int64),
             self._receive.rowptr[-1:],
             nothing if survey is None else survey(self),
         ]
         sizes = [question.numel() for question in questions]
         ends, extremes, num_edges, surveyed = torch.cat(questions).cpu().split(sizes)
-        _check_ends(ends.tolist(), self.num_nodes)
-        _check_extremes(extremes.view(torch.float64).tolist(), weight, self.transition)
+        check_ends(ends.tolist(), self.num_nodes)
+        check_extremes(extremes.view(torch.float64).tolist(), weight, self.transition)
         if (entries := num_edges.item()) < self.num_edges:
             self._receive, self._send = self._receive.first(entries), self._send.first(entries)
             self._order = None if self._order is None else self._order[:entries]
@@ -265,6 +268,11 @@ class Graph:
     def num_edges(self) -> int:
         """Number of directed edges, added self-loops included."""
         return self._receive.col.numel()
+
+    @property
+    def entry_counts(self) -> tuple[int, int]:
+        """Entries of :meth:`matrix` and of :meth:`transpose`; only a part has not as many."""
+        return self._receive.col.numel(), self._send.col.numel()
 
     @property
     def device(self) -> torch.device:
@@ -333,7 +341,9 @@ class Graph:
         watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
         if edge_weight.device.type == "cpu" and not watched:
             # A GPU would have to be waited for: there they are taken as they are.
-            _check_extremes(_extremes(edge_weight.detach()).tolist(), edge_weight, self.transition)
+            check_extremes(
+                weight_extremes(edge_weight.detach()).tolist(), edge_weight, self.transition
+            )
         weight = edge_weight.to(self.device, torch.float64)
         if self.num_edges > self.given_edges or self._order is not None:
             weight = torch.cat([weight, weight.new_ones(1)]).index_select(0, self.edge_order)
@@ -408,6 +418,13 @@ class Graph:
         part._make_what_compilers_ask()
         return part
 
+    def with_self_loops(self) -> Graph:
+        """The same graph with a loop of weight 1 at every node that has none, made once.
+
+        `entries` takes weights of the edges that came to this graph, as before.
+        """
+        return self if self.self_loops else self.cached("self-loops", _looped)
+
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Graph:
         """The same graph on another device; itself if it is there already."""
         device = as_device(device)
@@ -479,6 +496,11 @@ class Graph:
         """What a transition multiplies an edge by: [N] by source, [N] by target, in float64."""
         return self.cached("scales", _scales)
 
+    def _scales_along(self, transpose: bool) -> tuple[Tensor | None, Tensor | None]:
+        """The same by column and by row of the matrix or of its transpose."""
+        by_source, by_target = self._scales()
+        return (by_target, by_source) if transpose else (by_source, by_target)
+
 
 SURVEYS: dict[str, Callable[[Graph], Tensor]] = {}
 """By kind of device: integers [n] that kernels there want to know of a graph on the host. They are
@@ -546,13 +568,24 @@ def transpose_order(graph: Graph) -> Tensor:
     return transposed(*graph._receive[:2], graph.num_nodes)[2]
 
 
+def _looped(graph: Graph) -> Graph:
+    """See `Graph.with_self_loops`."""
+    if graph.self_loops:  # what compiled code asked of another graph is made of every graph
+        return graph
+    weight = graph._receive.edge_weight
+    looped = Graph(graph.edge_index, graph.num_nodes, weight, graph.transition, True)
+    came = torch.cat([graph.edge_order, graph.edge_order.new_tensor([graph.given_edges])])
+    looped._given, looped._order = graph.given_edges, came[looped.edge_order]
+    return looped
+
+
 def _by_column(rows: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
     """`transposed`, of a matrix whose entries stand in these rows, [E].
 
     A stable sort: the columns of the transpose ascend, and parallel edges keep their order.
     """
     senders, order = torch.sort(col, stable=True)
-    return _pointers(senders, num_columns), rows.index_select(0, order), order
+    return row_pointers(senders, num_columns), rows.index_select(0, order), order
 
 
 def _read_adjacency(
@@ -641,7 +674,7 @@ def _count_nodes(edges: Tensor, num_nodes: int | None, implied: int | None) -> i
     """As many as are given, which spares a GPU a question, or as the edges need."""
     if num_nodes is None:
         ends = _ends(edges).tolist()
-        _check_ends(ends, MOST_NODES)
+        check_ends(ends, MOST_NODES)
         return max(ends[1] + 1 if ends else 0, implied or 0)
     _check.integer("num_nodes", num_nodes, 0, MOST_NODES)
     if (implied or 0) > num_nodes:
@@ -656,7 +689,7 @@ def _ends(edges: Tensor) -> Tensor:
     return torch.stack(edges.aminmax()) if edges.numel() else edges.new_empty(0)
 
 
-def _check_ends(ends: list[int], num_nodes: int) -> None:
+def check_ends(ends: list[int], num_nodes: int) -> None:
     low, high = ends or (0, -1)
     if low < 0:
         raise ValueError(f"edge_index holds the negative index {low}")
@@ -670,7 +703,7 @@ def check_weights(weight: Tensor | None, transition: str | None) -> None:
     """Refuse edge weights [E] whose transition matrix would not be finite, or negative."""
     if weight is not None:
         _check_constant(weight)
-        _check_extremes(_extremes(weight).tolist(), weight, transition)
+        check_extremes(weight_extremes(weight).tolist(), weight, transition)
 
 
 def _check_constant(weight: Tensor | None) -> None:
@@ -681,7 +714,7 @@ def _check_constant(weight: Tensor | None) -> None:
         )
 
 
-def _extremes(weight: Tensor) -> Tensor:
+def weight_extremes(weight: Tensor) -> Tensor:
     """What weights add up to in size, the smallest but 0, and the least: [3] float64, or [0]."""
     if not weight.numel():
         return weight.new_empty(0, dtype=torch.float64)
@@ -691,7 +724,7 @@ def _extremes(weight: Tensor) -> Tensor:
     )
 
 
-def _check_extremes(extremes: list[float], weight: Tensor | None, transition: str | None) -> None:
+def check_extremes(extremes: list[float], weight: Tensor | None, transition: str | None) -> None:
     if weight is None or not extremes:
         return
     total, smallest, least = extremes
@@ -741,10 +774,10 @@ def _compressed(
     dtype = index_dtype(num_nodes, order.numel())
     col, rows = edges.index_select(1, order).to(dtype)
     weight = None if weight is None else weight.index_select(0, order)
-    return _Pattern(_pointers(rows, num_nodes), col, weight), rows, order.to(dtype)
+    return _Pattern(row_pointers(rows, num_nodes), col, weight), rows, order.to(dtype)
 
 
-def _pointers(ascending: Tensor, num_rows: int) -> Tensor:
+def row_pointers(ascending: Tensor, num_rows: int) -> Tensor:
     """Where the entries of each row start, [rows + 1], of entries in ascending rows."""
     rows = torch.arange(num_rows + 1, dtype=ascending.dtype, device=ascending.device)
     return torch.searchsorted(ascending, rows, out_int32=ascending.dtype == torch.int32)
@@ -785,10 +818,8 @@ def _scales_of(
 
 def _entries(graph: Graph, dtype: torch.dtype, transpose: bool) -> Tensor:
     """The entries of a graph's matrix or of its transpose, [E], rounded once from float64."""
-    pattern, (col_scale, row_scale) = graph._receive, graph._scales()
-    if transpose:
-        pattern, row_scale, col_scale = graph._send, col_scale, row_scale
-    return _scaled(pattern, col_scale, row_scale).to(dtype)
+    pattern = graph._send if transpose else graph._receive
+    return _scaled(pattern, *graph._scales_along(transpose)).to(dtype)
 
 
 def _scaled(pattern: _Pattern, col_scale: Tensor | None, row_scale: Tensor | None) -> Tensor:

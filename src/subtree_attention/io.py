@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import stat
 import tempfile
 import time
@@ -36,6 +37,8 @@ MOST_BYTES = 64 * 2**20
 """Of a file of JSON or text: what is larger is none of ours, and could fill the memory."""
 CHECKED_FORMAT = 3
 """From this format on, tensors have a checksum beside them."""
+CHECKSUM = "crc32"
+"""Where a file of JSON has its own checksum."""
 TEMPORARY = ".tmp"
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -65,7 +68,36 @@ def write_bytes(path: Path, *parts: bytes | memoryview) -> None:
             raise
         finally:
             os.close(file)
-        _sync_folder(path.parent)
+        _sync(path.parent)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write files into, which stands at `path` when all of them are there.
+
+    Until then it is called `.NAME.tmp`; what a killed process left of it is removed.
+    """
+    check_new_folder(path)
+    temporary = path.with_name(f".{path.name}{TEMPORARY}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.with_name(f".{path.name}.lock")):
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+            try:
+                yield temporary
+                for file in sorted(temporary.rglob("*")):
+                    _sync(file)
+                _sync(temporary)
+                os.rename(temporary, path)  # not over a folder that has files
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+            finally:
+                path.with_name(f".{path.name}.lock").unlink(missing_ok=True)
+        _sync(path.parent)
     except OSError as error:
         raise _refusal(path, error) from None
 
@@ -99,6 +131,25 @@ def json_bytes(content: Any) -> bytes:
     return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
 
 
+def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
+    """Content of JSON with its own checksum: for what changes too often to stand in a list."""
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def parse_checked(written: bytes, path: Path, remedy: str) -> dict[str, Any]:
+    """JSON that was written `with_checksum`; an error ends with the remedy, what to do about it."""
+    with _said_in_words(path, remedy):
+        content = parse_json(written, path)
+        given = content.pop(CHECKSUM, None) if isinstance(content, dict) else None
+        if given != _checksum(content):
+            raise FileError(f"{path} is damaged or was changed: its checksum is another one")
+        return content
+
+
+def _checksum(content: Any) -> str:
+    return f"{zlib.crc32(json_bytes(content)):08x}"
+
+
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write tensors with a JSON header and checksums beside them, in safetensors' format."""
     from safetensors.torch import save  # here: it imports torch
@@ -122,6 +173,13 @@ def check_target(path: Path, suffixes: tuple[str, ...], what: str, force: bool) 
         raise ValueError(f"{path} is a folder: name a file")
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: --force writes over it")
+    check_writable(path.parent)
+
+
+def check_new_folder(path: Path) -> None:
+    """Refuse a folder that is there already or cannot be made, before any work is done."""
+    if os.path.lexists(path):
+        raise FileError(f"{path} is there already: choose another folder, or remove it")
     check_writable(path.parent)
 
 
@@ -184,10 +242,10 @@ def _put(file: int, *parts: bytes | memoryview) -> None:
     os.fsync(file)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a new name last beyond a loss of power, where folders can be synced."""
+def _sync(path: Path) -> None:
+    """Make a file, or the names in a folder, last beyond a loss of power, where that can be."""
     with suppress(OSError):
-        file = os.open(folder, os.O_RDONLY)
+        file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)
         finally:
@@ -258,8 +316,10 @@ def read_tensors(path: Path, remedy: str = "") -> tuple[dict[str, Tensor], dict[
 
     with _said_in_words(path, remedy):
         header = _header(path, whole=True)
+        # Copies: where a file puts them, tensors may begin anywhere in memory, and sums over them
+        # are rounded otherwise than over those of torch.
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, header  # noqa: SIM118
+            return {name: file.get_tensor(name).clone() for name in file.keys()}, header  # noqa: SIM118
 
 
 def read_header(path: Path, remedy: str = "", whole: bool = False) -> dict[str, Any]:
@@ -345,6 +405,18 @@ def lock_if_free(path: Path) -> int | None:
         return file
     os.close(file)
     return None
+
+
+def has_locks(folder: Path) -> bool:
+    """Whether files of a folder can be locked, as far as this machine can tell."""
+    if not LOCKS:
+        return False
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
 
 
 def try_lock(file: int) -> bool:

@@ -34,7 +34,7 @@ def upgrade(kind: str, content: Any) -> Any:
     """The content of a file as today's format has it.
 
     Args:
-        kind: "configuration", "record" or "summary".
+        kind: "configuration", "record", "summary", or "comparison", which format 1 had not.
         content: what was in the file.
     """
     if not isinstance(content, dict):
@@ -47,6 +47,8 @@ def upgrade(kind: str, content: Any) -> Any:
         )
     if found == FORMAT:
         return content
+    if found == 1 and kind not in _FROM_1:
+        raise ValueError(f"format 1 had no {kind}")
     return {**(_FROM_1[kind](content) if found == 1 else content), "format": FORMAT}
 
 

@@ -14,6 +14,7 @@ from experiments.field import command as field
 from experiments.reproduce.command import WHATS
 from subtree_attention import datasets
 from subtree_attention.cli.app import app
+from subtree_attention.datasets.registry import is_ogb
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -62,9 +63,13 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    """The words of each command of a shell block, without comments."""
+    """The words of each command of a shell block, without comments; `sta` where torchrun starts
+    that."""
     for line in block.text.replace("\\\n", " ").splitlines():
-        if words := shlex.split(line, comments=True):
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["torchrun"] and STA in words:
+            words = ["sta", *words[words.index(STA) + 1 :]]
+        if words:
             yield words
 
 
@@ -73,6 +78,7 @@ def shapes(block: Block) -> dict[str, tuple[int, ...]]:
     return {name: tuple(map(int, sizes.split(","))) for name, sizes in SHAPE.findall(block.text)}
 
 
+STA = "subtree_attention"
 EXPERIMENTS = ["python", "-m", "experiments"]
 
 
@@ -89,7 +95,8 @@ def parse(words: list[str]) -> None:
         _parse_field(rest)
     graphs = given.get("graphs") or given.get("graph") or []
     for graph in [graphs] if isinstance(graphs, str) else graphs:
-        datasets.info(graph)
+        if not is_ogb(graph):
+            datasets.info(graph)
     if name == "reproduce" and given["what"] not in WHATS:
         raise ValueError(f"there is no experiment {given['what']}")
 

@@ -85,6 +85,13 @@ def test_the_parts_add_up_on_odd_graphs(edges):
     assert_complete(model, x, graph, FLOAT64_ERROR)
 
 
+@pytest.mark.parametrize("edges", ["directed-weighted", "isolated-nodes", "self-loops"])
+def test_the_parts_add_up_where_the_hidden_layer_is_smoothed(edges):
+    graph = EDGES[edges].graph()
+    model = randomised(STAGNN(5, 8, 3, hops=3, heads=2, smoothing=2)).double()
+    assert_complete(model, torch.randn(graph.num_nodes, 5).double(), graph, FLOAT64_ERROR)
+
+
 def test_concatenated_levels_without_an_output_map():
     conv = STAConv(5, 6, hops=2, heads=3, value_channels=2, aggregation="concat", head_mix="sum")
     assert conv.head_mix.lin is None

@@ -23,6 +23,8 @@ SECONDS = 120
 """After which a command that hangs is ended."""
 QUICK = "--runs 2 --epochs 3 --hops 1 --heads 2 --device cpu"
 TABLES = "--nodes nodes.csv --edges edges.csv --target label --weight strength"
+ALONE = f"{TABLES} --no-portfolio --no-references"
+"""For commands that only need some run."""
 
 
 def train(words: str = "") -> Callable[[], None]:
@@ -74,13 +76,13 @@ COMMANDS = {
         checked=False,
     ),
     "predict": Command(
-        sta("predict out --device cpu --out predictions.csv"), train(TABLES), checked=False
+        sta("predict out --device cpu --out predictions.csv"), train(ALONE), checked=False
     ),
-    "evaluate": Command(sta("evaluate out --device cpu"), train(TABLES), checked=False),
+    "evaluate": Command(sta("evaluate out --device cpu"), train(ALONE), checked=False),
     "report": Command(
-        sta("report out --device cpu --out report.html"), train(TABLES), checked=False
+        sta("report out --device cpu --out report.html"), train(ALONE), checked=False
     ),
-    "check --accept": Command(sta("check out --accept"), train(TABLES)),
+    "check --accept": Command(sta("check out --accept"), train(ALONE)),
     "experiments' queue": Command(queue),
 }
 

@@ -103,8 +103,7 @@ def check_left(reference: Reference, folder: Path) -> None:
     if leftovers:
         raise Lost(f"left behind: {leftovers}")
     if not COMMANDS[reference.name].same:
-        left = {name: None for name in left if not name.startswith("out-tune/")}
-        wanted = {name: None for name in reference.left if not name.startswith("out-tune/")}
+        left, wanted = dict.fromkeys(left), dict.fromkeys(reference.left)
     else:
         wanted = reference.left
     other = [n for n in left.keys() | wanted.keys() if left.get(n, 0) != wanted.get(n, 0)]

@@ -41,6 +41,7 @@ def results(module, parameters, *arguments):
         (partial(STAConv, 6, 8, aggregation="concat", global_attention=True), True),
         (partial(STAConv, 6, 8, heads=1, feature_map="softmax-features"), False),
         (partial(STAGNN, 6, 8, 3, aggregation="attention"), True),
+        (partial(STAGNN, 6, 8, 3, smoothing=2), True),
     ],
 )
 def test_a_layer_on_a_graph_is_one_piece(x, make, held):

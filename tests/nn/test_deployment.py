@@ -233,6 +233,14 @@ def test_derivatives_forwards_and_second_ones(x, graph):
     assert_all_close([along], [(slopes[0] - slopes[1]) / (2 * step)], 1e-7)
 
 
+def test_a_smoothed_model_has_derivatives_forwards(x, graph):
+    net, direction = STAGNN(6, 8, 3, hops=2, smoothing=1).double(), torch.randn_like(x)
+    _, slope = jvp(lambda x: net(x, graph), (x,), (direction,))
+    step = 1e-6
+    difference = net(x + step * direction, graph) - net(x - step * direction, graph)
+    assert_all_close([slope], [difference / (2 * step)], 1e-7)
+
+
 @pytest.mark.parametrize("transform", [hessian, grad])
 def test_a_graph_that_a_transform_saw_first_is_as_good_as_new(transform, x, graph):
     """What is kept of it outlives the transform."""

@@ -203,3 +203,52 @@ def test_a_model_that_does_not_exist_is_refused():
 def test_an_option_that_does_not_exist_is_refused():
     with pytest.raises(TypeError, match="similarity"):
         STAGNN(6, 8, 3, similarity="softmax")
+
+
+# ------------------------------------------------------------------------------------- smoothing
+
+
+@pytest.mark.parametrize("transition", ["rw", "sym", "mean"])
+@pytest.mark.parametrize("name", ["directed-weighted", "self-loops", "isolated-nodes"])
+def test_smoothing_walks_with_loops_between_the_linear_map_and_relu(name, transition):
+    edges = EDGES[name]
+    graph = edges.graph(transition)
+    x = torch.randn(edges.num_nodes, 6, dtype=torch.float64)
+    net = model(smoothing=2, transition=transition).eval()
+    adjacency = edges.dense()
+    adjacency = adjacency + torch.diag((adjacency.diagonal() == 0).double())  # loops that miss
+    out, into = adjacency.sum(0), adjacency.sum(1)
+    scales = {
+        "rw": (torch.ones_like(into), 1 / out),
+        "sym": (into.rsqrt(), out.rsqrt()),
+        "mean": (1 / into, torch.ones_like(out)),
+    }
+    left, right = scales[transition]
+    step = left[:, None] * adjacency * right
+    assert_all_close([net.hidden(x, graph)], [(step @ step @ net.lin(x)).relu()], FLOAT64_ERROR)
+    assert_all_close([net(x, graph)], [net.conv(net.hidden(x, graph), graph)], FLOAT64_ERROR)
+
+
+def test_smoothing_takes_weights_that_are_not_in_the_graph():
+    edges, net = EDGES["directed-weighted"], model(smoothing=1)
+    x = torch.randn(edges.num_nodes, 6, dtype=torch.float64)
+    weight = edges.weight.double()
+    parameters = list(net.parameters())
+    expected = output_and_gradients(net(x, edges.index, weight), parameters)
+    bare, learned = Graph(edges.index, edges.num_nodes), weight.clone().requires_grad_()
+    for given in (weight, learned):
+        actual = output_and_gradients(net(x, bare, given), parameters)
+        assert_all_close(actual, expected, FLOAT64_ERROR)
+    (learns,) = torch.autograd.grad(net.hidden(x, bare, learned).square().sum(), learned)
+    assert (learns != 0).any()
+    own = (edges.index[0] == edges.index[1]).double()  # without other edges a node is itself
+    assert_all_close([net.hidden(x, bare, own)], [net.lin(x).relu()], FLOAT64_ERROR)
+
+
+def test_smoothing_is_gone_with_no_steps_and_refused_below(graph, x):
+    torch.manual_seed(0)
+    plain = model()
+    torch.manual_seed(0)
+    assert torch.equal(model(smoothing=0)(x, graph), plain(x, graph))
+    with pytest.raises(ValueError, match="smoothing must be at least 0"):
+        model(smoothing=-1)

@@ -202,11 +202,22 @@ def call():
 
 
 wanted = call()
-threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+heard = threading.Event()
+
+
+def interrupt():  # again, where a finalizer was under way, which swallows it
+    while not heard.wait(0.05 if not interrupt.times else 5):
+        interrupt.times += 1
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+interrupt.times = 0
+threading.Thread(target=interrupt, daemon=True).start()
 try:
     for _ in range(1000):
         call()
 except KeyboardInterrupt:
+    heard.set()
     print(torch.equal(call(), wanted))
 """
 

@@ -4,8 +4,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from subtree_attention import Graph, PartGraph, Partition
+from subtree_attention.nn import SparseFeatures
+from subtree_attention.ops import dropout
 from subtree_attention.ops.dropout import drop
 from subtree_attention.ops.kernels import cpu
+from subtree_attention.partition import running_on
 
 pytestmark = pytest.mark.skipif(cpu._numba_problem() is not None, reason="needs Numba")
 
@@ -75,3 +79,50 @@ def test_nothing_is_drawn_where_nothing_is_dropped():
     assert drop(x, 0.5, training=False) is x
     assert drop(x, 0.0) is x
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class TestOnAPart:
+    """Entries are dropped where they are in the whole, whoever has them."""
+
+    nodes = torch.tensor([1, 4, 5, 11])
+
+    @pytest.fixture
+    def part(self):
+        owner = torch.zeros(13, dtype=torch.int32)
+        owner[self.nodes] = 1
+        graph = Graph(torch.tensor([[0, 1], [1, 2]]), 13)
+        return PartGraph.of(graph, Partition(owner, 2), 1)
+
+    @pytest.mark.parametrize("backend", ["numba", "torch"])
+    @pytest.mark.parametrize("shape", [(13, 7), (13, 2, 3), (13, 1)])
+    def test_rows_of_nodes(self, part, backend, shape, monkeypatch):
+        x = torch.rand(shape, dtype=torch.float64, requires_grad=True)
+        whole = dropped(x, 0.4)
+        (grad,) = torch.autograd.grad(whole.sum(), x)
+        monkeypatch.setenv("STA_BACKEND", backend)
+        monkeypatch.setattr(dropout, "LOT", 5)
+        with running_on(part):
+            own = dropped(x[self.nodes], 0.4)
+            inference = dropped(x[self.nodes].detach(), 0.4)
+        assert torch.equal(own, whole[self.nodes])
+        assert torch.equal(inference, own)
+        (own_grad,) = torch.autograd.grad(own.sum(), x)
+        assert torch.equal(own_grad[self.nodes], grad[self.nodes])
+
+    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+    @pytest.mark.parametrize("backend", ["numba", "torch"])
+    def test_entries_of_sparse_features(self, part, backend, monkeypatch):
+        x = torch.rand(13, 9) * (torch.rand(13, 9) < 0.4)
+        whole = SparseFeatures(x.to_sparse_csr())
+        own = SparseFeatures(x[self.nodes].to_sparse_csr())
+        own.starts = x.to_sparse_csr().crow_indices()[self.nodes]
+        torch.manual_seed(3)
+        wanted = whole.times(torch.eye(9), 0.5)
+        monkeypatch.setenv("STA_BACKEND", backend)
+        torch.manual_seed(3)
+        with running_on(part):
+            assert torch.equal(own.times(torch.eye(9), 0.5), wanted[self.nodes])
+
+    def test_other_rows_are_refused(self, part):
+        with running_on(part), pytest.raises(ValueError, match="on 3 rows, but this rank owns 4"):
+            drop(torch.ones(3, 2), 0.5)

@@ -87,6 +87,14 @@ def test_a_program_of_a_model_that_holds_a_graph(strict):
     assert_all_close([program.module()(x)], [model(x)], 1e-12)
 
 
+def test_a_program_of_a_model_that_smooths_runs_on_every_graph():
+    model = STAGNN(6, 8, 3, smoothing=2).double().eval()
+    program = exported(model).module()
+    for edges in EDGES.values():
+        x, index, weight = arguments(edges)
+        assert_all_close([program(x, index, weight)], [model(x, index, weight)], 1e-12)
+
+
 def test_a_program_traced_by_dynamo_without_weights():
     conv = STAConv(6, 8).double().eval()
     program = exported(conv, strict=True, weighted=False).module()

@@ -106,6 +106,20 @@ class TestParts:
         got, wanted = both(hops, weighted, any_backend, "full", state_bytes)
         assert_all_close(got, wanted, FLOAT64_ERROR)
 
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("hops", [0, 1, 3, 20])
+    @pytest.mark.parametrize("state_bytes", [None, 1, 30 * 2 * NODES * 8 * 8])
+    def test_where_nothing_is_kept_it_is_walked_again(
+        self, weighted, hops, state_bytes, any_backend, monkeypatch
+    ):
+        kept = []
+        forward = walk.forward
+        monkeypatch.setattr(walk, "forward", lambda *a: kept.append(forward(*a)) or kept[-1])
+        options = "full", state_bytes, "", None, None, walk.NOTHING
+        got, wanted = both(hops, weighted, any_backend, *options)
+        assert_all_close(got, wanted, FLOAT64_ERROR)
+        assert [memory.numel() for _, memory in kept] == [0]
+
     @pytest.mark.parametrize("columns", range(1, 60))
     def test_they_cover_every_head_and_column_once_and_keep_the_bound(self, columns):
         sizes = Sizes(nodes=10, heads=3, channels=4, columns=12, hops=2, item=4, state_item=4)
@@ -177,6 +191,65 @@ class TestPrecision:
         for backend in ("cuda", "torch"):
             got, wanted = both(1, True, backend, "bfloat16")
             assert_all_close(got, wanted, FLOAT64_ERROR)
+
+
+class TestTurns:
+    """While rows of one part travel, another goes on."""
+
+    def walks(self, count: int, hops: int, said: list) -> list:
+        class Rows:
+            def __init__(self, *what) -> None:
+                self.what = what
+
+            def wait(self):
+                said.append(("came", *self.what))
+                return self.what
+
+        def one(part: int):
+            for hop in range(hops):
+                said.append(("computed", part, hop))
+                assert (yield Rows(part, hop)) == (part, hop)
+            said.append(("done", part))
+            return part
+
+        return [one(part) for part in range(count)]
+
+    def test_another_part_computes_between_sending_and_waiting(self):
+        said: list = []
+        walk._in_turns(iter(self.walks(2, 3, said)))
+        for part in range(2):
+            for hop in range(2):
+                sent, came = said.index(("computed", part, hop)), said.index(("came", part, hop))
+                between = said[sent + 1 : came]
+                assert any(each[0] == "computed" and each[1] != part for each in between)
+
+    def test_no_more_at_a_time_than_lanes(self):
+        said: list = []
+        walk._in_turns(iter(self.walks(5, 2, said)))
+        for part in range(walk.LANES, 5):
+            assert ("done", part - walk.LANES) in said[: said.index(("computed", part, 0))]
+        assert [each for each in said if each[0] == "done"] == [("done", part) for part in range(5)]
+
+    def test_a_single_part_waits(self):
+        said: list = []
+        assert walk._alone(self.walks(1, 2, said)[0]) == 0
+        assert [each[0] for each in said] == ["computed", "came", "computed", "came", "done"]
+
+    @pytest.mark.parametrize("state_bytes", [None, 3000, 1])
+    @pytest.mark.parametrize(("heads", "columns"), [(1, 2), (1, 12), (2, 3), (5, 4)])
+    def test_parts_on_ranks_are_two_and_the_same_for_all(self, heads, columns, state_bytes):
+        sizes = Sizes(10, heads, 4, columns, 3, 4, 4)
+        found = {
+            str(walk._parts_on_ranks(sizes._replace(nodes=nodes), state_bytes, 40))
+            for nodes in (0, 10, 40)
+        }
+        assert len(found) == 1
+        slices = walk._parts_on_ranks(sizes, state_bytes, 40)
+        seen = torch.zeros(heads, columns - 1)
+        for part in slices:
+            seen[part] += 1
+        assert (seen == 1).all()
+        assert len(slices) >= min(walk.LANES, heads * (columns - 1))
 
 
 class Partitions:

@@ -108,8 +108,9 @@ def test_the_temperature_is_found_when_training_ends(result: Result) -> None:
         run = sta.open(result.folder / f"run-{index}", device="cpu")
         y, stored = run.dataset.y.numpy(), run.temperature
         assert stored == trained.temperature
-        assert stored == pytest.approx(run.task.temperature(run.logits, y, run.split), rel=1e-6)
-        assert run.probabilities == pytest.approx(run.task.probabilities(run.logits, stored))
+        again = run.task.settle(run.logits, y, run.split)
+        assert stored == pytest.approx(again["temperature"], rel=1e-6)
+        assert run.probabilities == pytest.approx(run.task.probabilities(run.logits, run.found))
 
 
 def test_same_seed_same_numbers(result: Result, tmp_path: Path) -> None:

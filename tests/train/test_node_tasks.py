@@ -318,14 +318,12 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_numbers(task: str, tmp_path:
 
 def test_a_search_keeps_the_smallest_error(tmp_path: Path) -> None:
     pytest.importorskip("optuna")
-    from subtree_attention.tune import search_own
+    from subtree_attention.tune import Proposals
 
-    data = tables("regression")
-    config = sta.recipe(data, graph="shop", metric="mae", **QUICK)
-    from subtree_attention.train.jobs import Place
-
-    study = search_own(config, data, tmp_path / "tune", 4.0, Place.of("cpu"), Watch())
-    values = [trial.value for trial in study.done()]
-    assert values == sorted(values)
-    assert study.optuna.direction.name == "MINIMIZE"
-    assert study.optuna.best_trial.number == study.done()[0].number
+    data, how = tables("regression"), {**QUICK, "graph": "shop", "metric": "mae", "runs": 1}
+    out = tmp_path / "out"
+    result = sta.fit_portfolio(data, out, device="cpu", more=Proposals(), budget=4.0, **how)
+    assert result.portfolio is not None
+    assert result.portfolio.winner is not None
+    errors = [one.val for one in result.portfolio.scored if one.val is not None]
+    assert result.portfolio.winner.val == min(errors)

@@ -19,9 +19,9 @@ from .app import app as sta
 from .app import err_console
 
 # Each adds its commands to the app, in the order in which --help lists them.
-from . import training, runs, about  # isort: skip
+from . import training, runs, making, about  # isort: skip
 
-__all__ = ["about", "main", "runs", "training"]
+__all__ = ["about", "main", "making", "runs", "training"]
 
 
 def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:
@@ -66,7 +66,11 @@ def _memory(error: Exception) -> str:
 
 
 def _fail(error: Exception, message: str, code: int) -> None:
+    message = _check.without_passwords(message)  # what was given may be an address of a database
     if os.environ.get("STA_TRACEBACK"):
+        error.args = tuple(_check.without_passwords(str(each)) for each in error.args)
+        if hasattr(error, "message"):  # the parser's
+            error.message = message
         raise error
     message = "\n".join(plain(line) for line in message.split("\n"))  # it may quote anything
     err_console.print(f"[red]error:[/red] {message}", soft_wrap=True)

@@ -164,14 +164,45 @@ SETTINGS: Options = {
 TABLES = "Your own tables"
 NEW_TABLES = group(
     TABLES,
-    nodes=(Path, "Table of the nodes, a row each: .csv, .tsv or .parquet."),
-    edges=(Path, "Table of the edges, a row each."),
-    graphs=(Path, "Table of the graphs, a row each, where the nodes are of many."),
+    nodes=(
+        str,
+        "Table of the nodes, a row each: a file (CSV, JSON lines, Parquet, Excel as "
+        "book.xlsx#sheet; .gz and .zst too), a folder or 'pattern*' of such, or a database.",
+    ),
+    edges=(str, "Table of the edges, a row each."),
+    graphs=(str, "Table of the graphs, a row each, where the nodes are of many."),
+    nodes_query=(
+        str,
+        "What to select of the database --nodes, or a table of it. --nodes is then "
+        "postgresql://user@host/name, sqlite:///file.db or duckdb:///file.duckdb.",
+    ),
+    edges_query=(str, r"Likewise of --edges. \[default of --edges: the database of --nodes]"),
+    graphs_query=(str, "Likewise of --graphs."),
     unknown_ends=(
         str,
         r"error, or drop: edges that end at no node of the table. \[default: error]",
     ),
 )
+
+
+def with_queries(tables: Given) -> Given:
+    """Tables with a query in place of a database and what is asked of it.
+
+    A query without a database of its own is for that of the nodes.
+    """
+    from ..datasets import Query
+
+    given, made = dict(tables), dict[str, Any]()
+    for option in [name for name in given if name.endswith("_query")]:
+        name = option.removesuffix("_query")
+        database = tables.get(name, tables.get("nodes"))
+        if database is None:
+            raise ValueError(
+                f"--{option.replace('_', '-')} needs a database: --{name} postgresql://..., "
+                "sqlite:///file.db or duckdb:///file.duckdb"
+            )
+        made[name] = Query(database, given.pop(option))
+    return given | made
 
 
 def _folder(variable: str, help: str) -> tuple[Any, Any]:

@@ -31,26 +31,57 @@ ASKED = group(
 )
 PAIRS = group(
     "A model of links (--task link)",
-    pairs=(Path, "Table with two columns of ids: how probable is each link?"),
+    pairs=(str, "Table with two columns of ids: how probable is each link?"),
+    pairs_query=(str, "What to select of the database --pairs, or that of --nodes."),
     top=(
         int,
         "Else so many of the most probable links that are missing; with --join, those of new "
         r"nodes. \[default: 100]",
     ),
 )
+DECIDED = group(
+    "Other answers than the most probable (one of them)",
+    threshold=(
+        float,
+        "The probability above which one of two classes is the answer, such as 0.3; or each label.",
+    ),
+    cls=(
+        str,
+        r"Which of the two classes --threshold is about. \[default: the rarer one]",
+        None,
+        "--class",
+    ),
+    reject=(float, "Share of nodes that get no answer: those that the model is least sure of."),
+    coverage=(
+        float,
+        "How often a set of classes shall hold the true one, such as 0.95; or the interval of a "
+        "number the true number.",
+    ),
+)
 Predictions = Annotated[Path, typer.Option(help="File to write: .csv, or .parquet.")]
 
 
-def _check_tables(tables: Given) -> None:
+def _new_tables(tables: Given) -> Given:
+    """The tables as they are read; options of tables that are not there are refused."""
+    tables = sta.with_queries(tables)
     if tables and not tables.keys() & {"nodes", "edges", "graphs"}:
         raise ValueError("--join and --unknown-ends are for new tables: --nodes and --edges")
+    return tables
+
+
+def _with_pairs(asked: Given, tables: Given) -> Given:
+    """What is asked of a model of links; a query of pairs may be of the database of the nodes."""
+    near = {"nodes": tables["nodes"]} if "nodes" in tables else {}
+    made = sta.with_queries({**near, **asked})
+    return {name: made[name] for name in made if name in PAIRS}
 
 
 @command()
 def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
     """Load the models of a run folder again and score them on their splits.
 
-    Prints the stored test score beside the one computed now; then more scores of the test nodes,
+    Prints the stored test score beside the one computed now, and what references reached where
+    'sta train' computed them; then more scores of the test nodes,
     pairs or graphs. Of classes these are accuracy, macro F1, ROC-AUC and calibration error, and
     which classes are taken for which (also as a picture in the folder, with matplotlib); of labels
     how well each is told; of numbers R2, mean absolute and root mean squared error, and how often
@@ -58,10 +89,15 @@ def evaluate(run: RunFolder, *, device: Device = "auto") -> None:
     pairs of the test, or "-" where these are too few for a score.
     """
     from ..runs import evaluate as score_again
-    from ..show.scores import show_details, show_quality, show_scores
+    from ..show.portfolio import summary
+    from ..show.scores import show_details, show_ogb, show_quality, show_references, show_scores
 
     scores = score_again(run, device=device)
     show_scores(scores, sta.out_console)
+    show_ogb(scores, sta.out_console)
+    if scores[0].run.portfolio is not None:
+        say(summary(scores[0].run.portfolio))
+    show_references(scores, sta.out_console)
     show_quality(scores, sta.out_console)
     show_details(scores, run, sta.out_console)
 
@@ -81,6 +117,7 @@ def check(
     config.json, is accepted with --accept.
     """
     from ..runs import folder as files
+    from ..show.text import counted
 
     if not files.holds_run(folder) and not (folder / files.SUMMARY).exists():
         raise ValueError(f"there is no run in {folder}: 'sta train' writes such folders")
@@ -91,18 +128,21 @@ def check(
     wrong = [words for _, words in found if words]
     for words in wrong:
         say(words)
-    say(f"{len(found)} files checked, {len(wrong)} wrong")
+    say(f"{counted(len(found), 'file')} checked, {len(wrong)} wrong")
+    if files.holds_run(folder) and not files.is_done(folder):
+        say(f"training is not finished there: sta train --resume --out {folder}")
     if not found:
         say("this folder is of an older version, which wrote no checksums")
     if wrong:
         raise typer.Exit(1)
 
 
-@command(tables=TABLES, asked=PAIRS)
+@command(decided=DECIDED, tables=TABLES, asked=PAIRS)
 def predict(
     run: RunFolder,
     *,
     out: Predictions = Path("predictions.csv"),
+    decided: Given,
     tables: Given,
     asked: Given,
     force: Force = False,
@@ -118,6 +158,10 @@ def predict(
     those above 50 %, and the probability of each; one of numbers the number, and the interval that
     holds 90 % of the validation nodes.
 
+    What else shall count as an answer is found on the validation nodes, and how well it does on the
+    test nodes is shown: a threshold; no answer for the least sure (an empty prediction, and "yes"
+    in the column "rejected"); or sets of classes (in the column "set").
+
     A model of many graphs predicts each graph. One of links says how probable given pairs are, or
     looks through all pairs for links that are missing; it walks on all links that are known, and
     its probabilities are those among as many random pairs as links.
@@ -125,6 +169,9 @@ def predict(
     \b
     [bold]Examples[/bold]
     sta predict runs/mine --out predictions.csv        id, prediction, a column for each class
+    sta predict runs/mine --threshold 0.3              the rarer of two classes from 30 % on
+    sta predict runs/mine --reject 0.1                 no answer for the least sure tenth
+    sta predict runs/mine --coverage 0.95              sets that hold the true class so often
     sta predict runs/links --pairs pairs.csv           two columns of ids -> probability
     sta predict runs/links --top 20                    links that are missing, most probable first
     sta predict runs/mine --nodes new.csv --edges new_edges.csv          another graph
@@ -134,16 +181,26 @@ def predict(
     from ..runs import predict as predict_nodes
     from ..runs.links import write as write_links
     from ..runs.predictions import check_target, write
+    from ..show.decided import show_decided
     from ..show.scores import known_labels, show_calibration
     from ..show.tables import show
     from ..show.text import counted
+    from ..tasks.deciding import Asked
 
     check_target(out, force)
-    _check_tables(tables)
+    Asked(**decided)  # refuses what cannot be, before anything is read
+    asked = _with_pairs(asked, tables)
+    tables = _new_tables(tables)
     unit = open(run, device="cpu").task.unit
     if unit == "pair":
         if "graphs" in tables:
             raise ValueError("--graphs is for a model of graphs, and this one is of links")
+        if decided:
+            given = "class" if "cls" in decided else min(decided)
+            raise ValueError(
+                f"--{given} is for classes, labels and numbers: the probabilities of links say "
+                "more by their order than by their size"
+            )
         found = predict_links(run, **asked, **tables, device=device)
         if found.notes is not None:
             show(found.notes, sta.out_console)
@@ -154,7 +211,7 @@ def predict(
     if asked:
         given = f"--{min(asked)}"
         raise ValueError(f"{given} is for a model of links (sta train --task link), not of {unit}s")
-    predictions = predict_nodes(run, **tables, device=device)
+    predictions = predict_nodes(run, **tables, **decided, device=device)
     if predictions.notes is not None:
         show(predictions.notes, sta.out_console)
         line = known_labels(predictions)
@@ -162,6 +219,8 @@ def predict(
             sta.out_console.print(line)
     answers = "labels" if predictions.answers.cell is list else ""
     show_calibration(predictions.calibration, sta.out_console, unit, answers)
+    if predictions.decided is not None:
+        show_decided(predictions.decided, sta.out_console, unit)
     write(predictions, out, force)
     say(f"{counted(len(predictions.ids), 'prediction')} of {predictions.run} written to {out}")
 
@@ -216,12 +275,13 @@ def explain(
     for name in ("top", "hops"):
         _check.integer(name, asked.get(name, 0), 0)
     _check.known("order", asked.get("by", ORDERS[0]), ORDERS)
-    _check_tables(tables)
+    tables = _new_tables(tables)
     model = open(run, device="cpu")
     if len(node) > 1 and model.task.unit != "pair":  # which are not explained at all
         raise ValueError(f"one {model.task.unit} is explained at a time, got {' '.join(node)}")
     if tables:
-        model = model.on(model.read_tables(**{"nodes": None, "edges": None, **tables})[0])
+        new, _ = model.read_tables(**{"nodes": None, "edges": None, **tables})
+        model = model.on(new, tables.get("join", False))
     if model.task.unit == "graph":
         for name in ("hops", "by"):
             if name in asked:

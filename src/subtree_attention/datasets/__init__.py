@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from .dataset import Dataset, read
     from .encoding import LaplacianEncoding
     from .loading import load
+    from .made_up import planted
+    from .ogb import from_ogb
+    from .pieces import Piece, read_piece
     from .splits import Split, random_split
-    from .tables.read import TableError
     from .tables.schema import TableNotes, TableSchema
+    from .tables.sources.query import Query
+    from .tables.table import TableError
     from .tabular import apply_schema, from_networkx, from_tables, join_tables
+    from .writing import write_tables
 
 _HOMES = {
     "arrays": ("as_dataset", "from_npz", "from_pyg"),
@@ -28,10 +33,15 @@ _HOMES = {
     "dataset": ("Dataset", "read"),
     "encoding": ("LaplacianEncoding",),
     "loading": ("load",),
+    "made_up": ("planted",),
+    "ogb": ("from_ogb",),
+    "pieces": ("Piece", "read_piece"),
     "splits": ("Split", "random_split"),
     "tabular": ("apply_schema", "from_networkx", "from_tables", "join_tables"),
-    "tables.read": ("TableError",),
     "tables.schema": ("TableNotes", "TableSchema"),
+    "tables.sources.query": ("Query",),
+    "tables.table": ("TableError",),
+    "writing": ("write_tables",),
 }
 _HOME = {name: home for home, public in _HOMES.items() for name in public}
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .. import _check
 
-_TABLES = (".csv", ".tsv", ".parquet")
+_TABLES = (".csv", ".tsv", ".parquet", ".xlsx", ".jsonl", ".ndjson", ".json", ".gz", ".zst", ".db")
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,18 @@ def info(name: str) -> GraphInfo:
         ValueError: there is no such graph; the message suggests the nearest names.
     """
     name = _check.kind("the name of a graph", name, str, "a text")
-    if name.lower().endswith(_TABLES):
+    if name.lower().endswith(_TABLES) or "://" in name:
+        name = _check.without_passwords(name)
         raise ValueError(
             f"'{name}' is a table and no graph of the registry: sta train --nodes {name} --edges "
             "... --target ..., with --tune 20m to search settings too"
         )
     return _graphs()[_check.known("graph", name.lower(), _graphs())]
+
+
+def is_ogb(name: str | None) -> bool:
+    """Whether a graph is called as OGB calls its own: these are not of the registry."""
+    return name is not None and name.lower().startswith(("ogbn-", "ogbg-", "ogbl-"))
 
 
 def sha256() -> dict[str, str]:

@@ -60,7 +60,8 @@ def own_codes(train: Tensor, val: Tensor, test: Tensor) -> Tensor:
 
     A code is the sum of 1 for training, 2 for validation and 4 for test; 0 is in no part.
     """
-    train, val, test = (mask.reshape(len(mask), -1).to(torch.int8) for mask in (train, val, test))
+    masks = (mask[:, None] if mask.dim() == 1 else mask for mask in (train, val, test))
+    train, val, test = (mask.to(torch.int8) for mask in masks)
     return BITS[0] * train + BITS[1] * val + BITS[2] * test
 
 

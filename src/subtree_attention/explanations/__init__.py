@@ -5,11 +5,23 @@
 
 from .attribution import Attribution, Attributor, Ring
 from .explainer import Explainer, explain, explainer_of
-from .explanation import GLOBAL, RESIDUAL, Explanation, Level, Portion, Rest, Source
+from .explanation import (
+    CORRECTION,
+    GLOBAL,
+    REFERENCE,
+    RESIDUAL,
+    Explanation,
+    Level,
+    Portion,
+    Rest,
+    Source,
+)
 from .walks import Walk
 
 __all__ = [
+    "CORRECTION",
     "GLOBAL",
+    "REFERENCE",
     "RESIDUAL",
     "Attribution",
     "Attributor",

@@ -14,7 +14,7 @@ The integral is a sum over a few steps, so the parts add up nearly; by how much 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -94,6 +94,7 @@ class Attribution(Explanation):
     def residual(self, cls: int) -> float:
         """What is missing: the logit less its parts."""
         parts = float(self.importance(cls).double().sum()) + float(self.bias[cls])
+        parts += sum(float(added[cls]) for added in self.beside.values())
         return float(self.outputs[cls]) - parts
 
 
@@ -115,7 +116,9 @@ class Attributor:
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
+        beside: Mapping[str, Tensor] | None = None,
     ) -> None:
+        self._beside_model = {name: added.cpu() for name, added in (beside or {}).items()}
         with evaluating(model), torch.no_grad():
             self._inputs: Any = model.inputs(x)
             graph = model.blocks[0].conv.as_graph(edge_index, edge_weight, self._inputs)
@@ -148,7 +151,9 @@ class Attributor:
             for hop, nodes in self._distances(reached)
         ]
         about = self.num_nodes, self._walks, reached
-        return Attribution(root, rings, start, *about, outputs=end)
+        beside = {name: added[root].to(end) for name, added in self._beside_model.items()}
+        said = end + sum(beside.values())
+        return Attribution(root, rings, start, *about, outputs=said, beside=beside)
 
     def _distances(self, reached: list[Reach]) -> list[tuple[int | str, np.ndarray]]:
         """The nodes at each distance, as far as there are any; and those that no walk brings."""
@@ -191,11 +196,11 @@ class _Scaled(SparseFeatures):
     """Sparse features, each row multiplied by a number that may ask for a gradient."""
 
     def __init__(self, x: SparseFeatures, scale: Tensor) -> None:
-        vars(self).update(vars(x))
-        self.scale = scale
+        self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
+        self.x, self.scale = x, scale
 
     def times(self, dense: Tensor, dropout: float = 0.0) -> Tensor:
-        return self.scale * super().times(dense, dropout)
+        return self.scale * self.x.times(dense, dropout)
 
 
 def _points(steps: int) -> tuple[list[float], list[float]]:

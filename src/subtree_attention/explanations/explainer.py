@@ -9,27 +9,45 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
-from ..nn import STAGNN, HeadMix, STAConv, STAFormer
+from ..nn import STAGNN, HeadMix, KnownLabels, NodeNetwork, STAConv, STAFormer
 from ..nn.everywhere import check_batch, count_graphs
 from ..nn.features import Features, as_features
 from ..nn.models import evaluating
 from .attribution import Attributor
-from .explanation import GLOBAL, RESIDUAL, Explanation, Level, select
+from .explanation import GLOBAL, REFERENCE, RESIDUAL, Explanation, Level, select
 from .walks import Reach, Walks
 
 
-def explainer_of(model: Any, *given: Any, **more: Any) -> Explainer | Attributor:
+def explainer_of(
+    model: Any,
+    x: Features,
+    *given: Any,
+    labels: KnownLabels | None = None,
+    offset: Tensor | None = None,
+    beside: Mapping[str, Tensor] | None = None,
+    **more: Any,
+) -> Explainer | Attributor:
     """What explains any root of a graph: exactly, if the model is linear given its attention.
 
     Args:
-        model: see :func:`explain`, like all that follow.
+        model: see :func:`explain`, like all that follow; or a :class:`NodeNetwork` around one.
+        labels, offset: what such a network is shown, and what it stands on.
+        beside: `[N, C]` by name, what else is added to the logits.
     """
+    beside = dict(beside or {})
+    if isinstance(model, NodeNetwork):
+        with evaluating(model), torch.no_grad():
+            added, x = model.added(offset), model.features(x, labels)
+        beside = beside if added is None else {REFERENCE: added, **beside}
+        model = model.model
+    given, more = (x, *given), {**more, "beside": beside}
     if isinstance(model, STAFormer) and not _is_linear(model):
         return Attributor(model, *given, **more)
     return Explainer(model, *given, **more)
@@ -72,6 +90,7 @@ class Explainer:
     Args:
         model: see :func:`explain`, like all that follow; one that is linear given its attention.
             Later changes of it are not seen.
+        beside: `[N, C]` by name, what is added to the logits beside the model.
 
     Example:
         >>> explainer = Explainer(model, x, graph)  # doctest: +SKIP
@@ -89,10 +108,12 @@ class Explainer:
         edge_weight: Tensor | None = None,
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
+        beside: Mapping[str, Tensor] | None = None,
     ) -> None:
+        self._beside_model = {name: added.cpu() for name, added in (beside or {}).items()}
         conv, after = _around(model)
         with evaluating(model):
-            hidden = _inputs(model, x)
+            hidden = _inputs(model, x, edge_index, edge_weight)
             graph = conv.as_graph(edge_index, edge_weight, hidden)
             entries = conv.entries(graph, edge_weight, edge_attr, torch.float64)
             query, key, value = conv.project(hidden)
@@ -101,8 +122,8 @@ class Explainer:
                 query, key = ops.map_features(conv.feature_map, query, key)
                 # What stands between a head's values and the logits, like what follows copied.
                 self._mix, self._bias = _linear(conv.head_mix, value, after)
-                beside = conv.beside
-                self._beside = None if beside is None else _linear(beside, value, after)[0]
+                attention = conv.beside
+                self._beside = None if attention is None else _linear(attention, value, after)[0]
                 self._residual: tuple[Tensor, Tensor] | None = None
                 if isinstance(model, STAFormer):
                     self._keep_residual(model, hidden)
@@ -143,7 +164,9 @@ class Explainer:
             levels.append(self._everywhere(root, self._beside))
         if self._residual is not None:
             levels.append(self._beside_heads(root, *self._residual))
-        return Explanation(root, levels, self._bias, self.num_nodes, self._walks, reached)
+        beside = {name: added[root].to(self._bias) for name, added in self._beside_model.items()}
+        about = self.num_nodes, self._walks, reached
+        return Explanation(root, levels, self._bias, *about, beside=beside)
 
     def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
         """Levels 0 .. K."""
@@ -226,10 +249,10 @@ def _around(model: Any) -> tuple[STAConv, nn.Module]:
     return model.blocks[0].conv, model.lin_out
 
 
-def _inputs(model: Any, x: Features) -> Features:
+def _inputs(model: Any, x: Features, edge_index: Any, edge_weight: Tensor | None) -> Features:
     """What the layer of a model sees."""
     if isinstance(model, STAGNN):
-        return model.hidden(x)
+        return model.hidden(x, edge_index, edge_weight)
     return model.inputs(x) if isinstance(model, STAFormer) else as_features(x)
 
 

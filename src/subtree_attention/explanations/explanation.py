@@ -25,6 +25,9 @@ GLOBAL = "global"
 """The name of global attention's level, which has no hop."""
 RESIDUAL = "residual"
 """The name of what a block adds of its input, beside its heads."""
+REFERENCE, CORRECTION = "reference", "correction"
+"""The names of what stands beside the model: what a reference says, and what labels of training
+nodes add once training has ended."""
 
 
 class Source(NamedTuple):
@@ -205,6 +208,7 @@ class Explanation:
         levels: hop 0 (the root itself) to K, then global attention and what is added of the root
             beside its heads, as far as the model has them.
         bias: `[C]`, what belongs to no node.
+        beside: `[C]` by name, what is added to the logits beside the model, such as "correction".
         num_nodes: N of the graph.
         exact: whether the parts add up; an :class:`Attribution` says by how much they do not.
     """
@@ -218,6 +222,7 @@ class Explanation:
     _walks: Walks
     _reached: list[Reach]
     _best: list[np.ndarray] = field(default_factory=list, init=False)
+    beside: dict[str, Tensor] = field(default_factory=dict, kw_only=True)
 
     @cached_property
     def totals(self) -> Tensor:
@@ -227,7 +232,7 @@ class Explanation:
     @cached_property
     def logits(self) -> Tensor:
         """[C], the sum of all parts: what the model says, to rounding."""
-        return self.bias + self.totals.sum((0, 1))
+        return self.bias + self.totals.sum((0, 1)) + sum(self.beside.values())
 
     @property
     def predicted(self) -> int:

@@ -11,13 +11,15 @@ from torch import Tensor, nn
 from .. import _check
 from ..ops.dropout import drop
 from .conv import STAConv
+from .dropout import Dropout
 from .features import Features, as_features
 from .linear import Linear
+from .norms import BatchNorm
 from .parts import reset_children
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "layer": nn.LayerNorm,
-    "batch": nn.BatchNorm1d,
+    "batch": BatchNorm,
     "none": lambda channels: nn.Identity(),
 }
 RESIDUALS = ("linear", "identity", "none")
@@ -163,7 +165,7 @@ def _feed_forward(channels: int, times: int, dropout: float) -> nn.Module | None
     return nn.Sequential(
         Linear(channels, times * channels),
         nn.ReLU(),
-        nn.Dropout(dropout),
+        Dropout(dropout),
         Linear(times * channels, channels),
-        nn.Dropout(dropout),
+        Dropout(dropout),
     )

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
 from ..graph import TRANSITIONS, Graph, exporting
+from ..partition import HERE
+from . import memory as memory_of
 from . import one_node
 from .aggregation import HopAggregation
 from .aggregation import build as build_aggregation
@@ -67,6 +69,10 @@ class STAConv(nn.Module):
         backend: see :func:`subtree_attention.subtree_attention`, like the next two.
         states: `"full"`, or `"bfloat16"` on a GPU.
         state_bytes: a bound for the memory of states.
+        memory: a bound for all that a call takes, backward pass included, beside x, its Graph and
+            the result: `"8GB"`, `"512MiB"`, a number of bytes, or `"free"`, what is free at the
+            first call. Heads and columns are then walked in parts and less is kept, as far as that
+            asks for; results are the same to rounding. :meth:`memory_plan` says what is done.
         edge_dim: columns of `edge_attr`: then every edge has a gate for every head, computed once
             and walked over all hops. None: edges have no features.
         edge_gate: how: `"linear"`, `"mlp"`, or an :class:`EdgeGate`.
@@ -108,6 +114,7 @@ class STAConv(nn.Module):
         edge_dim: int | None = None,
         edge_gate: str | EdgeGate = "linear",
         readout: str | Readout = "mean",
+        memory: str | int | None = None,
     ) -> None:
         super().__init__()
         self.out_channels = _check.integer("out_channels", out_channels, 1)
@@ -151,6 +158,8 @@ class STAConv(nn.Module):
         else:
             _check.known("edge_gate", edge_gate, EDGE_GATES)
         self._graph: Graph | None = None
+        self.budget = memory_of.check(memory, self.feature_map, edge_dim)
+        self.way: memory_of.Way | None = None  # to walk; None: all at once
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values; forgets a cached graph."""
@@ -200,7 +209,15 @@ class STAConv(nn.Module):
             _check.integer("batch_size", batch_size, 0)
         if return_attention_weights is not None:
             _check.flag("return_attention_weights", return_attention_weights)
+        if graph.shared is not None:
+            self._check_part(batch, return_attention_weights)
+        if self.budget is not None:
+            self.budget.settle(self, x, graph)
         plain = entries is None and self.beside is None and not return_attention_weights
+        plain = plain and graph.shared is None
+        if self.way is not None and self.way.again and isinstance(x, Tensor) and plain:
+            self.lin_query.check(x)
+            return self.head_mix(memory_of.heads_apart(self, x, graph, self.way)).to(x.dtype)
         if type(self) is STAConv and plain:
             whole = one_node.run(self, x, graph) if isinstance(x, Tensor) else None
             if whole is not None:
@@ -244,6 +261,10 @@ class STAConv(nn.Module):
         entries = self.entries(graph, edge_weight, edge_attr, x.dtype)
         (query, key, _), how = self.project(x), (self.feature_map, self.eps, self.power(hop))
         return ops.attention(query, key, graph, root, hop, *how, entries=entries)
+
+    def memory_plan(self, x: Features, edge_index: Any) -> memory_of.Plan:
+        """What a call with this x does to keep to `memory`; printed, it is a line of words."""
+        return memory_of.plan(self, x, self.as_graph(edge_index, None, as_features(x)))
 
     def power(self, hop: int) -> Tensor | None:
         """The powers of the denominators at a hop, [H]; None, which is 1, where it is a mean."""
@@ -299,6 +320,17 @@ class STAConv(nn.Module):
                 "edge_index itself"
             )
 
+    def _check_part(self, batch: Tensor | None, weights: bool | None) -> None:
+        """Refuse what needs a whole graph, and a part of one without `parallelize`."""
+        if HERE.part is None:
+            raise RuntimeError(
+                "a layer on a part of a graph needs the other ranks for more than the walk: call "
+                "it through subtree_attention.parallelize(model, graph, mesh)"
+            )
+        ops.refuse_on_a_part(
+            batch=batch is not None, along_edges=bool(weights), memory=self.budget is not None
+        )
+
     def entries(
         self,
         graph: Graph,
@@ -320,8 +352,7 @@ class STAConv(nn.Module):
                 if self.edge_gate is None
                 else f"this layer was made with edge_dim={self.edge_dim}: it needs edge_attr"
             )
-        if graph.is_weighted and not _learns(edge_weight):
-            edge_weight = None  # they are in the Graph
+        edge_weight = self.edge_weight(graph, edge_weight)
         if edge_weight is None and self.edge_gate is None:
             return None
         dtype = torch.promote_types(dtype, torch.float32)
@@ -329,6 +360,11 @@ class STAConv(nn.Module):
         if self.edge_gate is None or edge_attr is None:
             return entries
         return entries * self.edge_gate(edge_attr, graph).to(dtype)
+
+    @staticmethod
+    def edge_weight(graph: Graph, edge_weight: Tensor | None) -> Tensor | None:
+        """The weights of a call that are not in its Graph, [E]; None if they are."""
+        return None if graph.is_weighted and not _learns(edge_weight) else edge_weight
 
     def attend(
         self,
@@ -343,9 +379,11 @@ class STAConv(nn.Module):
         gate = self.gate.as_softmax() if self.weighs_as_usual() else None
         weights = self.hop_weights() if gate is None else self.aggregation.hop_weights()
         gate = None if weights is None else gate
-        how = self.feature_map, self.eps, self.backend, self.states, self.state_bytes, gate
+        bound = self.state_bytes if self.way is None else self.way.state_bytes
+        how = self.feature_map, self.eps, self.backend, self.states, bound, gate
         given = query, key, value, graph, self.hops, weights
-        out = ops.attend(*given, *how, self.readout(), entries)
+        keep = () if self.way is None else (self.way.keep,)
+        out = ops.attend(*given, *how, self.readout(), entries, *keep)
         return out if weights is not None else self.aggregation(out * self.gate()[:, None, :, None])
 
     def __prepare_scriptable__(self) -> STAConv:

@@ -14,6 +14,7 @@ from .. import _check, feature_maps, ops
 from ..feature_maps import FeatureMap
 from ..graph import exporting, uncompiled
 from ..ops import recurrence
+from ..partition import HERE, Summed
 from .heads import SumMix
 
 
@@ -45,8 +46,11 @@ def global_attention(
     Returns:
         `[N, H, c]`; without H if the inputs have none.
     """
-    eps = ops.check_eps(eps)
+    eps, part = ops.check_eps(eps), HERE.part
     query, key, value, squeeze = ops.check_heads(query, key, value)
+    if part is not None:
+        exact = feature_maps.is_softmax(feature_map)
+        ops.refuse_on_a_part(batch=batch is not None, exact=exact)
     graphs = 1
     if batch is not None:
         batch = check_batch(batch, value.size(0))
@@ -60,6 +64,8 @@ def global_attention(
             out = F.scaled_dot_product_attention(query, key, value, mask).transpose(0, 1)
         elif batch is None:
             state = torch.einsum("nhd,nhe->hde", key, recurrence.with_ones(value))
+            if part is not None:
+                state = Summed.apply(state, part.shared.mesh.nodes)
             out = recurrence.quotient(torch.einsum("nhd,hde->nhe", query, state), eps)
         else:
             own = recurrence.first_state(key, value)  # [N, H, d, c + 1]

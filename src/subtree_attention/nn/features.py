@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import _check
 from ..graph import CSR, exporting, index_dtype, transposed
 from ..ops import backends
-from ..ops.dropout import drop
+from ..ops.dropout import Rows, drop
 
 
 class SparseFeatures:
@@ -27,7 +27,11 @@ class SparseFeatures:
 
     Attributes:
         tensor: x itself, for layers that know tensors only.
+        starts: `[N]`, on a part of a graph: the number of each row's first entry in the whole x,
+            see `nn.parallel.number_entries`.
     """
+
+    starts: Tensor | None = None
 
     def __init__(self, x: Tensor, both: bool = True) -> None:
         _check.floating("x", x)
@@ -48,7 +52,7 @@ class SparseFeatures:
         Zeros stay zero either way, so this is dropout on x.
         """
         values = self.matrix.weight.to(dense.dtype)  # autocast lets them differ
-        values = drop(values, dropout)
+        values = drop(values, dropout, rows=self._rows())
         matrix = self.matrix._replace(weight=values)
         if not torch.is_grad_enabled():
             return backends.product(matrix, dense)
@@ -62,8 +66,14 @@ class SparseFeatures:
     def dropped(self, share: float) -> SparseFeatures:
         """Without a share of the non-zeros, the others scaled up; `tensor` stays what it was."""
         other = copy(self)
-        other.matrix = self.matrix._replace(weight=drop(self.matrix.weight, share))
+        other.matrix = self.matrix._replace(
+            weight=drop(self.matrix.weight, share, rows=self._rows())
+        )
         return other
+
+    def _rows(self) -> Rows | None:
+        """Which entries of the whole x these are, if they are some of it."""
+        return None if self.starts is None else Rows(self.matrix.rowptr.long(), self.starts)
 
     def _transposed(self) -> tuple[backends.Matrix, Tensor]:
         """The transpose, and where its entries stand in the matrix."""

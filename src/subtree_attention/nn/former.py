@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .. import _check
 from ..graph import Graph
 from ..ops.kernels.cuda import fills_gpu
+from . import memory as memory_of
 from .block import STABlock
 from .features import Features, as_features, dropped
 from .linear import Linear
@@ -47,6 +48,8 @@ class STAFormer(nn.Module):
             instead of by every map of the first block.
         jumping: `"last"`, `"sum"`, `"max"` or `"concat"` of the blocks' outputs.
         transition: how messages walk, as in :class:`Graph`, like `self_loops`.
+        memory: a bound for all that a call takes, backward pass included, beside x, its Graph and
+            the weights, as in :class:`STAConv`; :meth:`memory_plan` says what is done.
         options: any other of :class:`STABlock`, and of the :class:`STAConv` in it.
 
     Shapes:
@@ -70,6 +73,7 @@ class STAFormer(nn.Module):
         jumping: str = "last",
         transition: str | None = "sym",
         self_loops: bool = True,
+        memory: str | int | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -84,6 +88,8 @@ class STAFormer(nn.Module):
         self.blocks = nn.ModuleList(STABlock(each, width, hops, heads, **how) for each in widths)
         last = count * width if jumping == "concat" else width
         self.lin_out = Linear(last, out_channels)
+        first = self.blocks[0].conv
+        self.budget = memory_of.check(memory, first.feature_map, first.edge_dim)
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values."""
@@ -131,7 +137,15 @@ class STAFormer(nn.Module):
     ) -> Tensor:
         """Outputs [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
         along = edge_weight, batch, batch_size, edge_attr
+        if self.budget is not None:
+            x, conv = as_features(x), self.blocks[0].conv
+            self.budget.settle(self, x, conv.as_graph(edge_index, edge_weight, x))
         return self.through(self.inputs(x), edge_index, *along)
+
+    def memory_plan(self, x: Features, edge_index: Any) -> memory_of.Plan:
+        """What a call with this x does to keep to `memory`; printed, it is a line of words."""
+        x = as_features(x)
+        return memory_of.plan(self, x, self.blocks[0].conv.as_graph(edge_index, None, x))
 
     def __repr__(self) -> str:
         first = self.blocks[0].conv

@@ -15,12 +15,14 @@ from .. import _check
 from ..graph import Graph
 from ..ops.dropout import drop
 from ..ops.kernels.cuda import fills_gpu
+from . import memory as memory_of
 from .conv import STAConv
 from .features import Features, as_features
 from .former import STAFormer
 from .heads import per_head
 from .linear import Linear
 from .parts import reset_children
+from .smoothing import smoothed
 
 
 class STAGNN(nn.Module):
@@ -30,7 +32,8 @@ class STAGNN(nn.Module):
     .. math::
         O = \sum_{k=0}^K \alpha_k \mathrm{STA}_k(H W_Q, H W_K, H W_V), \qquad H = \mathrm{MLP}(X)
 
-    The MLP is one linear map with ReLU; each head's values have as many channels as there are
+    The MLP is one linear map with ReLU, between which the hidden layer may be smoothed over the
+    graph (not in the paper); each head's values have as many channels as there are
     classes. Dropout acts on x, on H, and on the concatenated heads.
 
     Args:
@@ -41,6 +44,10 @@ class STAGNN(nn.Module):
         heads: number of attention heads.
         dropout: share dropped, the same in all three places.
         eps: added to every denominator.
+        smoothing: steps of the walk's transition, with a loop at every node, that the hidden layer
+            takes before ReLU: H = relu(A^s (X W + b)).
+        memory: a bound for all that a call takes, backward pass included, beside x, its Graph and
+            the weights, as in :class:`STAConv`; :meth:`memory_plan` says what is done.
         options: any other of :class:`STAConv`, such as `feature_map`, `gate` or `states`.
 
     Shapes:
@@ -57,12 +64,15 @@ class STAGNN(nn.Module):
         heads: int = 4,
         dropout: float = 0.0,
         eps: float = 1e-5,
+        smoothing: int = 0,
+        memory: str | int | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         _check.integer("hidden_channels", hidden_channels, 1)
         self.lin = Linear(in_channels, hidden_channels, dropout=dropout)
         self.dropout = self.lin.dropout
+        self.smoothing = _check.integer("smoothing", smoothing, 0, _check.MOST_HOPS)
         self.conv = STAConv(
             hidden_channels,
             out_channels,
@@ -74,6 +84,7 @@ class STAGNN(nn.Module):
             eps=eps,
             **options,
         )
+        self.budget = memory_of.check(memory, self.conv.feature_map, self.conv.edge_dim)
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values."""
@@ -91,9 +102,16 @@ class STAGNN(nn.Module):
         """Whether a hop over this graph fills a GPU: then nothing gains by running beside it."""
         return fills_gpu(graph.num_edges, self.lin.out_channels, self.conv.out_channels)
 
-    def hidden(self, x: Features) -> Tensor:
-        """H = MLP(X): [N, in_channels] -> [N, hidden_channels]."""
-        return drop(F.relu(self.lin(as_features(x))), self.dropout, self.training)
+    def hidden(
+        self, x: Features, edge_index: Any = None, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """H = MLP(X): [N, in_channels] -> [N, hidden_channels]; the edges are for smoothing."""
+        h = self.lin(as_features(x))
+        if self.smoothing:
+            graph = self.conv.as_graph(edge_index, edge_weight, h)
+            weight = self.conv.edge_weight(graph, edge_weight)
+            h = smoothed(h, graph, self.smoothing, weight)
+        return drop(F.relu(h), self.dropout, self.training)
 
     def forward(
         self,
@@ -106,7 +124,16 @@ class STAGNN(nn.Module):
     ) -> Tensor:
         """Logits [N, out_channels]; arguments as in :meth:`STAConv.forward`."""
         more = {"batch_size": batch_size, "edge_attr": edge_attr}
-        return self.conv(self.hidden(x), edge_index, edge_weight, batch, **more)
+        if self.budget is not None:
+            x = as_features(x)
+            self.budget.settle(self, x, self.conv.as_graph(edge_index, edge_weight, x))
+        hidden = self.hidden(x, edge_index, edge_weight)
+        return self.conv(hidden, edge_index, edge_weight, batch, **more)
+
+    def memory_plan(self, x: Features, edge_index: Any) -> memory_of.Plan:
+        """What a call with this x does to keep to `memory`; printed, it is a line of words."""
+        x = as_features(x)
+        return memory_of.plan(self, x, self.conv.as_graph(edge_index, None, x))
 
     @torch.no_grad()
     def attention(
@@ -121,7 +148,7 @@ class STAGNN(nn.Module):
         """The exact attention of `root` over level `hop` of its subtree, [N, H]; no dropout."""
         with evaluating(self):
             given = edge_index, root, hop, edge_weight, edge_attr
-            return self.conv.attention(self.hidden(x), *given)
+            return self.conv.attention(self.hidden(x, edge_index, edge_weight), *given)
 
     def __repr__(self) -> str:
         return (
@@ -165,6 +192,14 @@ def set_states(model: nn.Module, states: str) -> None:
     for module in model.modules():
         if isinstance(module, STAConv):
             module.states = states
+
+
+def set_memory(model: nn.Module, memory: str | int | None) -> None:
+    """Let a model, or the one inside it, keep to a budget: see :class:`STAGNN`."""
+    for module in model.modules():
+        if isinstance(module, STAGNN | STAFormer):
+            layer = next(part for part in module.modules() if isinstance(part, STAConv))
+            module.budget = memory_of.check(memory, layer.feature_map, layer.edge_dim)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -94,6 +94,7 @@ def _is_plain(layer: STAConv) -> bool:
         not (vars(layer).keys() & OWN)
         and layer.weighs_as_usual()
         and layer.state_bytes is None
+        and (layer.way is None or layer.way.state_bytes is None)
         and type(mix) in (LinearMix, ConcatMix)
         and not (mix.dropout and mix.training)
         and is_untouched(mix)

@@ -31,6 +31,7 @@ from .inputs import (
     joined,
     map_features,
     one_dtype,
+    refuse_on_a_part,
 )
 from .roots import arrivals
 
@@ -55,6 +56,7 @@ __all__ = [
     "map_features",
     "one_dtype",
     "recurrence",
+    "refuse_on_a_part",
     "roots",
     "subtree_attention",
     "walk",
@@ -153,6 +155,7 @@ def attend(
     gate: Tensor | None = None,
     beta: Tensor | None = None,
     entries: Tensor | None = None,
+    keep: int = walk.STATES_TOO,
 ) -> Tensor:
     """:func:`subtree_attention` of what is known to fit: a layer checks its settings once.
 
@@ -164,6 +167,7 @@ def attend(
         gate: `[K, H]` logits: see :func:`gated`.
         beta: `[K, H]` or None.
         entries: `[E, H]`, or `[E, 1]` for all heads.
+        keep: the most that is kept for the backward pass, see `walk`; not with entries.
         graph, hops, feature_map, eps, backend, states, state_bytes: as there.
     """
     with full_precision(value):
@@ -172,6 +176,10 @@ def attend(
         beta = None if beta is None else beta.to(value.dtype)
         walk.check_states(states, value.device, value.dtype)
         exact = feature_maps.is_softmax(feature_map)
+        if graph.shared is not None:
+            refuse_on_a_part(
+                exact=exact, entries=entries is not None, exported=exported.asked_for()
+            )
         if entries is not None or exact or exported.asked_for():  # no kernel does all of it
             if hop_weights is not None and gate is not None:
                 hop_weights = gated(hop_weights, gate)
@@ -186,7 +194,7 @@ def attend(
             phi = name
         else:
             query, key = map_features(feature_map, query, key)
-        options = graph, hops, eps, chosen, states, state_bytes, phi, gate, beta
+        options = graph, hops, eps, chosen, states, state_bytes, phi, gate, beta, keep
         return library.run(query, key, value, hop_weights, *options)
 
 
@@ -227,6 +235,8 @@ def attention(
     _check.integer("root", root, 0)
     eps = check_eps(eps)
     check_graph(graph)
+    if graph.shared is not None:
+        refuse_on_a_part(root=True)
     query, key, _, squeeze = check_heads(query, key, key, graph)
     if root >= graph.num_nodes:
         raise ValueError(f"root {root} is not a node: the graph has {graph.num_nodes} nodes")

@@ -120,6 +120,13 @@ class TracedGraph(Graph):
             weight = weight * self._share(target)
         return Edges(source, target, weight.to(dtype))
 
+    def with_self_loops(self) -> Graph:
+        """See :meth:`Graph.with_self_loops`."""
+        if self.self_loops:
+            return self
+        weight = self._edges.weight
+        return TracedGraph(self.edge_index, self.num_nodes, weight, self.transition, True)
+
     def _with_loops(self, source: Tensor, target: Tensor, weight: Tensor) -> Edges:
         node = torch.arange(self.num_nodes, device=source.device)
         missing = self._sum(source, (source == target).double()) == 0
@@ -161,6 +168,14 @@ def walk(
         levels.append(recurrence.quotient(recurrence.read(query, state), eps, power))
     out = torch.stack(levels)
     return out if hop_weights is None else (out * hop_weights[:, None, :, None]).sum(0)
+
+
+def step(x: Tensor, graph: Graph, entries: Tensor | None = None) -> Tensor:
+    """One step along the graph's transition, or along other entries [E]: [N, c] -> [N, c]."""
+    edges = _edges(graph, x.dtype)
+    if entries is not None:
+        edges = edges._replace(weight=entries)
+    return _step(edges, x[:, None, None])[:, 0, 0]
 
 
 def _step(edges: Edges, state: Tensor) -> Tensor:

@@ -75,6 +75,27 @@ def check_graph(graph: Graph) -> None:
         )
 
 
+_WHOLE = {
+    "exact": "the exact softmax similarity, which needs powers of the matrix",
+    "entries": "entries of edges (edge features, or weights that learn)",
+    "exported": "torch.export, torch.func and forward-mode derivatives",
+    "root": "the attention of single roots",
+    "along_edges": "attention weights along edges",
+    "batch": "a batch of many graphs",
+    "memory": "a budget of memory, which each rank would plan otherwise,",
+}
+
+
+def refuse_on_a_part(**asked: bool) -> None:
+    """Refuse what is asked of a part of a graph and needs the whole of it."""
+    for name, is_asked in asked.items():
+        if is_asked:
+            raise NotImplementedError(
+                f"{_WHOLE[name]} cannot be had of a part of a graph: use the whole Graph in one "
+                "process"
+            )
+
+
 def check_heads(
     query: Tensor, key: Tensor, value: Tensor, graph: Graph | None = None
 ) -> tuple[Tensor, Tensor, Tensor, bool]:

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from ..graph import Graph
+from ..partition import Shared
 from . import walk
 from .backends import BACKENDS
+from .blocks import OnRanks
 from .gates import gated
 from .inputs import check_hop_shapes, full_precision, is_watched, joined
 from .kernels import Kernel, Operands, Sizes
@@ -33,7 +35,8 @@ class Options(NamedTuple):
     phi: str = ""
     others: str = ""
     """Which inputs follow query, key and value: names of fields of `Operands`, in their order."""
-    keep: int = walk.NOTHING
+    keep: int = walk.STATES_TOO
+    """The most that may be kept; once it is settled, what is."""
 
     @property
     def kernel(self) -> type[Kernel]:
@@ -64,14 +67,20 @@ class Plan(NamedTuple):
     matrices: Matrices
     forward: Callable[..., Any]
     backward: Callable[..., Any]
+    alone: bool = True
+    """Whether no other rank takes part."""
 
     @staticmethod
-    def of(options: Options, matrices: Matrices, sizes: Sizes) -> Plan:
-        walkables, both = _walkables(options, matrices), [*matrices[0], *matrices[1]]
+    def of(options: Options, matrices: Matrices, sizes: Sizes, shared: Shared | None) -> Plan:
+        walkables, both = _walkables(options, matrices, shared), [*matrices[0], *matrices[1]]
+        if shared is not None and not shared.mesh.heads.alone:
+            agreed = sizes._replace(nodes=shared.most_nodes), shared.most_edges
+            blocks = OnRanks(shared.mesh.heads, options, walkables, sizes, agreed)
+            return Plan(options, matrices, blocks.forward, blocks.backward, alone=False)
         ways: list[Any] = [partial(way, options, walkables) for way in (_forward, _backward)]
-        if options.state_bytes is None:
+        if options.state_bytes is None and shared is None:
             ways = [options.kernel.repeated(way, sizes, both) for way in ways]
-        return Plan(options, matrices, *ways)
+        return Plan(options, matrices, ways[0], ways[1], shared is None)
 
 
 def run(
@@ -88,10 +97,12 @@ def run(
     phi: str = "",
     gate: Tensor | None = None,
     beta: Tensor | None = None,
+    keep: int = walk.STATES_TOO,
 ) -> Tensor:
     """Run a backend under autograd; shapes as in `Operands`, the result as in `walk.forward`."""
     check_hop_shapes(hop_weights, gate, beta, hops, value.size(1))
-    gates = BACKENDS[backend].gates and state_bytes is None  # which may part the heads
+    whole = state_bytes is None and graph.shared is None  # or heads may be apart
+    gates = BACKENDS[backend].gates and whole
     if gate is not None and hop_weights is not None and not gates:
         hop_weights, gate = gated(hop_weights, gate), None
     inputs, watched = [query, key, value], is_watched(value)
@@ -102,8 +113,10 @@ def run(
     others = given(hop_weights=hop_weights, gate=gate, beta=beta)
     inputs += [tensor.contiguous() for tensor in others.values()]
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    options = Options(hops, float(eps), backend, states, state_bytes, phi, " ".join(others))
+    how = hops, float(eps), backend, states, state_bytes, phi, " ".join(others), keep
+    options = Options(*how)
     if watched:
+        _check_whole(graph)
         options, matrices = _settle(graph, options, key, value, training)
         return forward(inputs, *matrices, *options)[0]
     plan = plan_of(graph, options, inputs, training)
@@ -121,8 +134,17 @@ def plan_of(graph: Graph, options: Options, inputs: Sequence[Tensor], training: 
     place = options, training, value.dtype, *[tensor.shape for tensor in inputs]
     if place not in plans:
         settled = _settle(graph, options, key, value, training)
-        plans[place] = Plan.of(*settled, options.sizes(key, value))
+        plans[place] = Plan.of(*settled, options.sizes(key, value), graph.shared)
     return plans[place]
+
+
+def _check_whole(graph: Graph) -> None:
+    """Refuse a part of a graph where operators are watched: an exchange of rows is none."""
+    if graph.shared is not None:
+        raise RuntimeError(
+            "a part of a graph cannot be compiled, traced or transformed: its rows are exchanged "
+            "with other ranks; call the model as it is"
+        )
 
 
 def _no_plans(graph: Graph) -> dict[Any, Plan]:
@@ -133,17 +155,29 @@ def _settle(
     graph: Graph, options: Options, key: Tensor, value: Tensor, training: bool
 ) -> tuple[Options, Matrices]:
     """What is kept, and the tensors that the matrices are made of."""
-    kernel = options.kernel
-    if training:
-        sizes = options.sizes(key, value)
-        keep = walk.what_to_keep(kernel, sizes, graph.num_edges, options.state_bytes)
-        options = options._replace(keep=keep)
-    return options, kernel.matrices(graph, value.dtype, training)
+    kernel, keep = options.kernel, walk.NOTHING
+    if training and options.keep:
+        sizes, num_edges = options.sizes(key, value), graph.num_edges
+        if graph.shared is not None:  # the same on every rank, or they would not meet
+            num_edges = graph.shared.most_edges
+            sizes = sizes._replace(nodes=graph.shared.most_nodes)
+        found = walk.what_to_keep(kernel, sizes, num_edges, options.state_bytes)
+        keep = min(found, options.keep)
+    return options._replace(keep=keep), kernel.matrices(graph, value.dtype, training)
 
 
-def _walkables(options: Options, matrices: Matrices) -> list[walk.Walkable]:
+def _walkables(
+    options: Options, matrices: Matrices, shared: Shared | None = None
+) -> list[walk.Walkable]:
     """The matrix, and its transpose if there is one."""
-    return [walk.Walkable(options.kernel.matrix(tensors)) for tensors in matrices if tensors]
+    found = [options.kernel.matrix(tensors) for tensors in matrices if tensors]
+    if shared is None or shared.there is None:
+        return [walk.Walkable(matrix) for matrix in found]
+    exchanges: list[Any] = [shared.there, shared.back]
+    return [
+        walk.Walkable(matrix, exchange, shared.most_nodes)
+        for matrix, exchange in zip(found, exchanges, strict=False)
+    ]
 
 
 def _forward(
@@ -188,7 +222,9 @@ def _gradients(ctx: Any, grad: Tensor | None) -> Sequence[Tensor | None]:
     kept, *inputs = ctx.saved_tensors
     if grad is None:  # nothing reaches the output
         return [None] * len(inputs)
-    if torch.is_grad_enabled() or is_watched(grad):
+    if not ctx.plan.alone and torch.is_grad_enabled():
+        refuse_double_backward(ctx)
+    if ctx.plan.alone and (torch.is_grad_enabled() or is_watched(grad)):
         return backward(grad, inputs, kept, *ctx.plan.matrices, *ctx.plan.options)
     return ctx.plan.backward(grad.contiguous(), kept, *inputs)
 

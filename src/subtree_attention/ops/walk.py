@@ -7,10 +7,12 @@ two hops where each of several partitions owns some of them. `README.md` has the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -27,8 +29,12 @@ STATES = {
 }
 """How precise states are."""
 
+LANES = 2
+"""Parts that walk at a time where rows are exchanged: while those of one travel, others go on."""
+
 NOTHING, READOUTS, STATES_TOO = range(3)
-"""What is kept: nothing in inference, the read-outs, or states beside them."""
+"""What is kept: nothing (in inference, or where the backward pass walks again for the read-outs),
+the read-outs, or states beside them."""
 
 
 def _stay(rows: Tensor) -> Tensor:
@@ -40,10 +46,13 @@ class Walkable(NamedTuple):
 
     Its rows are those that are owned, its columns those that are needed; `exchange` brings the
     latter from the former, of a state or of its factors. On a whole graph both are all nodes.
+    `most_rows` are those of the rank that owns most, by which all ranks decide alike; None where
+    nobody else walks.
     """
 
     matrix: Any
     exchange: Exchange = _stay
+    most_rows: int | None = None
 
 
 def check_states(states: str, device: torch.device, dtype: torch.dtype) -> None:
@@ -82,6 +91,20 @@ def parts(sizes: Sizes, state_bytes: int | None) -> list[tuple[slice, slice]]:
     return [(head, some) for head in heads for some in columns or [slice(0, values)]]
 
 
+def _parts_on_ranks(
+    sizes: Sizes, state_bytes: int | None, most_rows: int
+) -> list[tuple[slice, slice]]:
+    """As many parts on every rank, and where it can be some that walk at a time."""
+    bound = None if state_bytes is None else state_bytes // LANES
+    found = parts(sizes._replace(nodes=most_rows), bound)
+    if len(found) > 1:
+        return found
+    heads, values = sizes.heads, sizes.columns - 1
+    if heads > 1:
+        return [(some, slice(0, values)) for some in _cut(heads, -(-heads // LANES))]
+    return [(slice(0, heads), some) for some in _cut(values, -(-values // LANES))]
+
+
 def _cut(count: int, most: int) -> list[slice]:
     """0 .. count in pieces of about the same size, of at most `most` (but one at least)."""
     size = -(-count // -(-count // max(most, 1)))
@@ -103,17 +126,31 @@ def what_to_keep(
     return STATES_TOO if few else READOUTS
 
 
-def kept_numbers(kernel: type[Kernel], sizes: Sizes, keep: int, state_bytes: int | None) -> int:
+def kept_numbers(
+    kernel: type[Kernel],
+    sizes: Sizes,
+    keep: int,
+    state_bytes: int | None,
+    most_rows: int | None = None,
+) -> int:
     """How many numbers are kept, of the values' type."""
-    each = [_kept_sizes(kernel, sizes.part(*part), keep) for part in parts(sizes, state_bytes)]
-    return sum(map(sum, each))
+    return _plan(kernel, sizes, keep, state_bytes, most_rows)[1]
 
 
 def _plan(
-    kernel: type[Kernel], sizes: Sizes, keep: int, state_bytes: int | None
+    kernel: type[Kernel],
+    sizes: Sizes,
+    keep: int,
+    state_bytes: int | None,
+    most_rows: int | None = None,
 ) -> tuple[list[tuple[slice, slice]], int]:
     """The parts, and how many numbers are kept of all of them."""
-    return parts(sizes, state_bytes), kept_numbers(kernel, sizes, keep, state_bytes)
+    if most_rows is None:
+        found = parts(sizes, state_bytes)
+    else:
+        found = _parts_on_ranks(sizes, state_bytes, most_rows)
+    each = [_kept_sizes(kernel, sizes.part(*part), keep) for part in found]
+    return found, sum(map(sum, each))
 
 
 _planned: Any = lru_cache(1024)(_plan)  # the same in every step of a loop
@@ -161,6 +198,55 @@ class _Places:
         return self.rooms[hop % 2]
 
 
+# ------------------------------------------------------------------------------------ in turns
+
+Walk: TypeAlias = Generator[Any, Any, Any]
+"""A walk that stops where rows travel: it gives what it waits for, and wants the rows."""
+
+
+class _Arrived:
+    """Rows that need not be waited for."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+    def wait(self) -> Tensor:
+        return self.rows
+
+
+def _sent(exchange: Any, state: Tensor, block: Any) -> Any:
+    """A state of a block on its way."""
+    start = getattr(exchange, "start", None)
+    return _Arrived(exchange(state)) if start is None else start(state, block.empty)
+
+
+def _in_turns(walks: Iterable[Walk]) -> None:
+    """Some walks at a time, each until rows travel; the order is the same on every rank."""
+    rest, under_way = iter(walks), deque[tuple[Walk, Any]]()
+
+    def go(walk: Walk, rows: Any) -> None:
+        with suppress(StopIteration):
+            under_way.append((walk, walk.send(rows)))
+
+    while True:
+        while len(under_way) < LANES and (fresh := next(rest, None)) is not None:
+            go(fresh, None)
+        if not under_way:
+            return
+        walk, travelling = under_way.popleft()
+        go(walk, travelling.wait())
+
+
+def _alone(walk: Walk) -> Any:
+    """What a walk gives, with nobody beside it."""
+    rows = None
+    while True:
+        try:
+            rows = walk.send(rows).wait()
+        except StopIteration as done:
+            return done.value
+
+
 # ----------------------------------------------------------------------------------- the walk
 
 
@@ -177,15 +263,18 @@ def forward(
         The weighted sum over hops [N, H, c], or all levels [K + 1, N, H, c] without weights; and
         what is kept, flat.
     """
-    sizes, value = operands.sizes, operands.value
-    slices, numbers = _planned(kernel, sizes, keep, state_bytes)
+    operands, sizes, value = _agreed(operands, walkable), operands.sizes, operands.value
+    slices, numbers = _planned(kernel, sizes, keep, state_bytes, walkable.most_rows)
     memory = kernel.empty(numbers, value)
     if len(slices) == 1:
-        return _forward(kernel, operands, walkable, keep, memory), memory
+        return _alone(_forward(kernel, operands, walkable, keep, memory)), memory
     levels = () if operands.hop_weights is not None else (operands.hops + 1,)
     out = value.new_empty(*levels, *value.shape)
-    for part, held in _with_memory(kernel, sizes, slices, keep, memory):
-        out[..., *part] = _forward(kernel, operands.part(*part), walkable, keep, held)
+
+    def one(part: tuple[slice, slice], held: Tensor) -> Walk:
+        out[..., *part] = yield from _forward(kernel, operands.part(*part), walkable, keep, held)
+
+    _in_turns(one(*each) for each in _with_memory(kernel, sizes, slices, keep, memory))
     return out, memory
 
 
@@ -204,23 +293,34 @@ def backward(
     The states walk once more, or lie where they are kept, for the queries; then the gradient of the
     states walks back along the transpose, for keys and values.
     """
-    sizes = operands.sizes
-    slices, _ = _planned(kernel, sizes, keep, state_bytes)
+    operands, sizes = _agreed(operands, walkable), operands.sizes
+    slices, _ = _planned(kernel, sizes, keep, state_bytes, walkable.most_rows)
     if len(slices) == 1:
-        return _backward(kernel, grad, operands, walkable, transpose, keep, memory, whole=True)
+        how = operands, walkable, transpose, keep, memory
+        return _alone(_backward(kernel, grad, *how, whole=True))
     query = operands.query.new_zeros(operands.query.shape)
     key = operands.key.new_zeros(operands.key.shape)
     value = operands.value.new_empty(operands.value.shape)
     others = [torch.zeros_like(tensor) for tensor in operands.others]  # [., H]
-    for part, held in _with_memory(kernel, sizes, slices, keep, memory):
+
+    def one(part: tuple[slice, slice], held: Tensor) -> Walk:
         grads = grad[..., *part].contiguous(), operands.part(*part)
-        own = _backward(kernel, *grads, walkable, transpose, keep, held)
+        own = yield from _backward(kernel, *grads, walkable, transpose, keep, held)
         query[:, part[0]] += own[0]
         key[:, part[0]] += own[1]
         value[:, *part] = own[2]
         for total, share in zip(others, own[3:], strict=True):
             total[:, part[0]] += share
+
+    _in_turns(one(*each) for each in _with_memory(kernel, sizes, slices, keep, memory))
     return query, key, value, *others
+
+
+def _agreed(operands: Operands, walkable: Walkable) -> Operands:
+    """Operands that know by how many rows all ranks decide."""
+    if walkable.most_rows is None:
+        return operands
+    return replace(operands, most_rows=walkable.most_rows)
 
 
 def _with_memory(
@@ -235,8 +335,8 @@ def _with_memory(
 
 def _forward(
     kernel: type[Kernel], operands: Operands, walkable: Walkable, keep: int, memory: Tensor
-) -> Tensor:
-    matrix, exchange = walkable
+) -> Walk:
+    matrix, exchange = walkable.matrix, walkable.exchange
     run: Any = kernel(operands, _kept(kernel, operands, keep, memory))
     hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)
@@ -244,7 +344,10 @@ def _forward(
         place = _Places(block, kept)
         state: Any = None
         for hop in range(1, hops + 1):
-            state = block.first(exchange, place) if hop == 1 else exchange(state)
+            if hop == 1:
+                state = block.first(exchange, place)
+            elif exchange is not _stay:
+                state = yield _sent(exchange, state, block)
             new = place(hop) if hop < hops or hop in kept else None
             state = block.step(matrix, state, new, hop)
     return run.finish()
@@ -259,7 +362,11 @@ def _backward(
     keep: int,
     memory: Tensor,
     whole: bool = False,
-) -> tuple[Any, ...]:
+) -> Walk:
+    if keep == NOTHING:  # once more, for the read-outs of these heads and columns alone
+        keep, count = READOUTS, sum(_kept_sizes(kernel, operands.sizes, READOUTS))
+        memory = kernel.empty(count, operands.value)
+        yield from _forward(kernel, operands, walkable, keep, memory)
     run: Any = kernel(operands, _kept(kernel, operands, keep, memory))
     hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)
@@ -270,16 +377,16 @@ def _backward(
     with run.two_walks(walkable.matrix) if together else alone as beside:
         with beside:
             for block in run.blocks(walkable.matrix):
-                _walk_for_query(block, walkable, hops, kept)
+                yield from _walk_for_query(block, walkable, hops, kept)
         run.turn_back()
         for block in run.blocks(transpose.matrix):
-            _walk_back(block, transpose, hops)
+            yield from _walk_back(block, transpose, hops)
     return run.gradients()
 
 
-def _walk_for_query(block: Any, walkable: Walkable, hops: int, kept: range) -> None:
+def _walk_for_query(block: Any, walkable: Walkable, hops: int, kept: range) -> Walk:
     """dq = sum_m S_m dR_m."""
-    matrix, exchange = walkable
+    matrix, exchange = walkable.matrix, walkable.exchange
     place = _Places(block, kept)
     state: Any = None
     for hop in range(1, hops + 1):
@@ -288,17 +395,21 @@ def _walk_for_query(block: Any, walkable: Walkable, hops: int, kept: range) -> N
                 block.read_kept()
             state = place(hop)
             continue
-        state = block.first(exchange, place) if hop == 1 else exchange(state)
+        if hop == 1:
+            state = block.first(exchange, place)
+        elif exchange is not _stay:
+            state = yield _sent(exchange, state, block)
         new = place(hop) if hop < hops and hop + 1 not in kept else None
         state = block.step_for_query(matrix, state, new, hop)
 
 
-def _walk_back(block: Any, transpose: Walkable, hops: int) -> None:
+def _walk_back(block: Any, transpose: Walkable, hops: int) -> Walk:
     """G_m = q (x) dR_m + A^T G_(m+1), down to dS_0 = A^T G_1."""
-    matrix, exchange = transpose
+    matrix, exchange = transpose.matrix, transpose.exchange
     place = _Places(block, range(0))
     state = block.last_gradient(exchange, place)
     for hop in range(hops - 1, 0, -1):
         state = block.step_back(matrix, state, place(hop), hop)
-        state = exchange(state)
+        if exchange is not _stay:
+            state = yield _sent(exchange, state, block)
     block.home(matrix, state)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .._check import without_passwords
 from ..graph import as_device
 from ..ops.backends import choose
 
@@ -32,7 +33,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """What the numbers of a run depend on besides its configuration."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join([_program(), *sys.argv[1:]]),
+        "command": " ".join([_program(), *map(without_passwords, sys.argv[1:])]),
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -52,6 +53,10 @@ _PACKAGES = (
     "scipy",
     "safetensors",
     "numba",
+    "scikit-learn",
+    "lightgbm",
+    "polars",
+    "optuna",
 )
 
 

@@ -3,11 +3,15 @@
     OUT/config.json         every setting
     OUT/environment.json    versions, machine, commit
     OUT/graph.safetensors   only of a run on one's own data: the graph, see `Dataset.save`
+    OUT/portfolio.json      only where several configurations competed for it, see `portfolio`
+    OUT/portfolio/NAME/     the run of one of them, as long as it may win
+    OUT/references.json     only where it was asked for: what others reach on the split of run 0
     OUT/summary.json        mean and std over runs; there when all runs are done
     OUT/SHA256SUMS          of the other files, but for the graph, which has a checksum of its own
     OUT/run-0/metrics.jsonl        a line per epoch
     OUT/run-0/summary.json         the run's result
     OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
+    OUT/run-0/reference.safetensors   only where the model stands on one: the fitted reference
     OUT/run-0/SHA256SUMS           written last: the run is done
     OUT/run-0/checkpoint.safetensors   only while the run is not done: all it needs to go on
 
@@ -36,8 +40,14 @@ from ..upgrade import FORMAT, upgrade
 
 CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
-METRICS, LIST = "metrics.jsonl", "SHA256SUMS"
-FILES = (CONFIG, SUMMARY, ENVIRONMENT, GRAPH, MODEL, CHECKPOINT, METRICS, LIST)
+METRICS, LIST, PORTFOLIO = "metrics.jsonl", "SHA256SUMS", "portfolio.json"
+REFERENCES, REFERENCE = "references.json", "reference.safetensors"
+FILES = (
+    *(CONFIG, SUMMARY, ENVIRONMENT, GRAPH, MODEL, CHECKPOINT),
+    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE),
+)
+COMPETING = "portfolio"
+"""Below the folder, those that may still win."""
 RUNS = Path("runs")
 """Where new folders are made, below the one that one is in."""
 
@@ -57,8 +67,10 @@ class Epoch:
 class RunResult:
     """One run: scores at its best validation epoch, and what makes answers of its outputs.
 
-    That is the temperature of its probabilities; or of numbers, where outputs 0 and 1 lie, and how
-    far most validation units are off.
+    That is the temperature of its probabilities, with an offset of each class where classes had
+    weights; or of numbers, where outputs 0 and 1 lie, and how far most validation units are off.
+    Where labels of training nodes correct outputs, it is said how, see `tasks.smooth`; the scores
+    are with it.
     """
 
     run: int
@@ -69,14 +81,18 @@ class RunResult:
     epochs: int
     seconds: float
     temperature: float | None = None
+    offsets: list[float] | None = None
     center: float | None = None
     scale: float | None = None
     half_width: float | None = None
+    correct_reach: float | None = None
+    correct_scale: float | None = None
+    smooth_reach: float | None = None
 
     @property
-    def found(self) -> dict[str, float]:
-        """What `tasks.Task.settle` found; nothing in a folder of an older version."""
-        names = ("temperature", "center", "scale", "half_width")
+    def found(self) -> dict[str, Any]:
+        """What the task found, see `settle` and `correction`; nothing in an older folder."""
+        names = [about.name for about in fields(RunResult) if about.default is None]
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,8 +108,8 @@ def read_config(folder: Path) -> Config:
     path = folder / CONFIG
     if not path.exists():
         raise FileError(
-            f"{path} is missing: nothing was begun there. The command that shall begin, or was cut "
-            "off before that, is given without --resume"
+            f"nothing was begun in {folder}, so there is nothing to go on with ({CONFIG} is "
+            "missing): give the whole command again, without --resume"
         )
     try:
         return config_from(_read_json(path), path)
@@ -115,7 +131,8 @@ def config_from(content: Any, path: Path) -> Config:
 def write_result(run: Path, result: RunResult, history: Sequence[Epoch]) -> None:
     """The summary and the epochs of a run, which say that it is done."""
     summary = io.json_bytes({"format": FORMAT, **result.to_dict()})
-    write_listed(run, {METRICS: _lines(history), SUMMARY: summary}, there=[MODEL])
+    there = [name for name in (MODEL, REFERENCE) if name == MODEL or (run / name).exists()]
+    write_listed(run, {METRICS: _lines(history), SUMMARY: summary}, there=there)
 
 
 def read_result(run: Path) -> RunResult:
@@ -129,6 +146,8 @@ def read_result(run: Path) -> RunResult:
         for about in fields(RunResult):
             if about.type == "int":
                 _check.integer(about.name, result[about.name], 0, _check.MOST_SEED)
+            elif about.name == "offsets":
+                _check_offsets(result[about.name])
             elif result[about.name] is not None or about.type == "float":
                 signed = about.name in ("val", "test", "center")  # R2 may be below 0
                 _check.number(about.name, result[about.name], -math.inf if signed else 0.0)
@@ -138,6 +157,12 @@ def read_result(run: Path) -> RunResult:
     except (TypeError, ValueError) as error:
         raise FileError(f"{path} is no summary of a run: {error}") from None
     return RunResult(**result)
+
+
+def _check_offsets(offsets: Any) -> None:
+    """A number of each class, if there are any."""
+    for offset in _check.kind("offsets", [] if offsets is None else offsets, list, "a list"):
+        _check.number("an offset", offset, -math.inf)
 
 
 def write_curves(run: Path, history: Sequence[Epoch]) -> None:
@@ -152,7 +177,7 @@ def _lines(history: Sequence[Epoch]) -> bytes:
 def read_curves(run: Path) -> list[Epoch]:
     """The inverse of `write_curves`."""
     path = run / METRICS
-    content = _read_listed(path)
+    content = read_listed(path)
     try:
         epochs = [Epoch(**io.parse_json(line, path)) for line in content.splitlines()]
     except TypeError:
@@ -277,8 +302,13 @@ def check(out: Path) -> Iterator[tuple[Path, str]]:
 
 def accept(out: Path) -> None:
     """Let the files of a run folder be what they are now, if they can be read."""
+    if (out / COMPETING).exists() and not (out / LIST).exists():
+        raise FileError(
+            f"{out} holds a portfolio that has no winner yet: go on with 'sta train --resume "
+            f"--out {out}' first"
+        )
     for folder in (out, *run_folders(out)):
-        known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY, MODEL)
+        known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY, MODEL, PORTFOLIO, REFERENCES, REFERENCE)
         digests = {name: _digest(folder / name) for name in known if (folder / name).exists()}
         if CONFIG in digests:
             config_from(io.read_json(folder / CONFIG), folder / CONFIG)
@@ -292,14 +322,15 @@ def accept(out: Path) -> None:
 def _read_json(path: Path) -> Any:
     """A file of the list; where there is none, one of an older format, or of a run that was cut
     off before it had begun."""
-    content = io.parse_json(_read_listed(path), path)
+    content = io.parse_json(read_listed(path), path)
     begun = path.name != CONFIG or any(path.parent.glob("run-*/*"))
     if begun and not (path.parent / LIST).exists() and not io.is_unchecked(content):
         raise FileError(f"{path.parent / LIST} is missing: {_remedy(path.parent)}")
     return content
 
 
-def _read_listed(path: Path) -> bytes:
+def read_listed(path: Path) -> bytes:
+    """A file that is what the list of its folder says, if there is a list."""
     if path.name in listed(path.parent) and not path.exists():
         raise FileError(f"{path} is missing: {_remedy(path.parent)}")
     content = io.read_bytes(path)
@@ -335,8 +366,8 @@ def _remedy(folder: Path) -> str:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether training was begun there."""
-    return (folder / CONFIG).exists()
+    """Whether training was begun there; of a portfolio, its own file comes first."""
+    return (folder / CONFIG).exists() or (folder / PORTFOLIO).exists()
 
 
 def check_open(folder: Path | None) -> None:

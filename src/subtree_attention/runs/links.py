@@ -19,8 +19,9 @@ from .. import _check
 from ..datasets import Dataset
 from ..datasets.tables.edges import find_ends
 from ..datasets.tables.lazy import pl
-from ..datasets.tables.read import Table, TableError, counted, positions, read_table
+from ..datasets.tables.read import read_table
 from ..datasets.tables.schema import TableNotes
+from ..datasets.tables.table import Table, TableError, counted, positions
 from ..graph import Graph
 from ..nn import LinkNetwork, PairDecoder
 from ..tasks.calibration import Calibration, Intervals

@@ -18,6 +18,7 @@ from ..datasets.tables.lazy import pl
 from ..datasets.tables.schema import TableNotes
 from ..tasks.answers import Answers, OfNames
 from ..tasks.calibration import Calibration, Intervals
+from ..tasks.deciding import Asked, Decided, refuse
 from .saved import Folder, open
 
 OWN_COLUMNS = ("id", "prediction", "known")
@@ -35,6 +36,7 @@ class Predictions:
         run: the folder of the run whose model it is.
         notes: what was done with new tables, if any.
         unit: what is predicted: "node" or "graph".
+        decided: what a threshold, a rejection or sets do on validation and test, where asked for.
     """
 
     ids: list[str]
@@ -43,10 +45,11 @@ class Predictions:
     run: Path
     notes: TableNotes | None = None
     unit: str = "node"
+    decided: Decided | None = None
 
     @property
     def predicted(self) -> list[Any]:
-        """Of each node the most probable class, a list of its labels, or a number."""
+        """Of each node a class, a list of its labels, or a number; None where it was rejected."""
         return self.answers.predicted
 
     @property
@@ -70,6 +73,13 @@ class Predictions:
         return self._named.target
 
     @property
+    def sets(self) -> list[list[str]]:
+        """The classes that are possible for each node, where a coverage was asked for."""
+        if "set" not in self.answers.more:
+            raise ValueError("there are no sets of classes: predict with coverage=0.9")
+        return self.answers.more["set"][1]
+
+    @property
     def _named(self) -> OfNames:
         if not isinstance(self.answers, OfNames):
             raise ValueError("numbers are predicted, which have no classes and no probabilities")
@@ -84,6 +94,10 @@ def predict(
     join: bool = False,
     unknown_ends: str = "error",
     graphs: Any = None,
+    threshold: float | None = None,
+    cls: str | None = None,
+    reject: float | None = None,
+    coverage: float | None = None,
     device: str = "auto",
 ) -> Predictions:
     """Predict every node of a run's graph, or the nodes of new tables; nothing is trained.
@@ -98,18 +112,28 @@ def predict(
         join: the new nodes join the graph of the run: edges may end at nodes of both.
         unknown_ends: see `from_tables`.
         graphs: the table of new graphs, for a model of graphs.
+        threshold: the probability above which one of two classes, or a label, is the answer.
+        cls: which of the two; by default the rarer one.
+        reject: the share of nodes that get no answer, None, because the model is least sure; how
+            sure is sure enough is found on the validation nodes, so a single new node may be one.
+        coverage: how often a set of classes shall hold the true one, or the interval of a number
+            the true number; also found there. At most one of these three.
         device: see `fit`.
     """
+    wanted = Asked(threshold, cls, reject, coverage)
     run = asked = open(folder, device=device)
     if run.task.unit == "pair":
         raise ValueError(
             f"the model of {run.folder} is for pairs of nodes: ask predict_links, or sta predict "
             "with --pairs or --top"
         )
+    if wanted:
+        refuse(wanted, run.task.kind, run.task.names(run.dataset))  # before tables are read
+        run = asked = run.deciding(wanted)
     start, notes = 0, None
     if nodes is not None or edges is not None or graphs is not None:
         dataset, start = run.read_tables(nodes, edges, join, unknown_ends, graphs)
-        asked, notes = run.on(dataset), dataset.notes
+        asked, notes = run.on(dataset, join), dataset.notes
     return Predictions(
         ids=asked.unit_ids[start:],
         answers=asked.answers.part(start),
@@ -117,6 +141,7 @@ def predict(
         run=run.folder,
         notes=notes,
         unit=run.task.unit,
+        decided=run.decided,
     )
 
 
@@ -130,16 +155,24 @@ def check_target(path: Path, force: bool) -> None:
 def write(predictions: Predictions, path: Path, force: bool = False) -> None:
     """Write id, prediction, what is known, and numbers that say how sure it is, all or nothing.
 
-    Those are a probability for each class or label, or the ends of the interval of a number.
+    Where that was asked for, also whether the answer was rejected, or the set of classes that are
+    possible. The numbers are a probability for each class or label, or the ends of the interval of
+    a number.
 
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe before it.
     """
-    cells = (predictions.ids, predictions.predicted, predictions.known)
-    own = dict(zip(OWN_COLUMNS, cells, strict=True))
-    more = predictions.answers.columns
-    shares = dict(zip(_column_names(more), more.values(), strict=True))
-    cell = predictions.answers.cell
-    write_columns(path, own, shares, force, {"prediction": cell, "known": cell})
+    write_answers(predictions.ids, predictions.answers, path, force)
+
+
+def write_answers(ids: list[str], answers: Answers, path: Path, force: bool = False) -> None:
+    """See `write`."""
+    own = dict(zip(OWN_COLUMNS, (ids, answers.predicted, answers.known), strict=True))
+    kinds: dict[str, type] = {"prediction": answers.cell, "known": answers.cell}
+    for name, (kind, said) in answers.more.items():
+        own[name], kinds[name] = said, kind
+    numbers = answers.columns
+    shares = dict(zip(_column_names(numbers, own), numbers.values(), strict=True))
+    write_columns(path, own, shares, force, kinds)
 
 
 def write_columns(
@@ -186,9 +219,9 @@ class _Lines(list[str]):
         self.append(line.removesuffix("\r\n") + "\n")
 
 
-def _column_names(names: Iterable[str]) -> Iterator[str]:
+def _column_names(names: Iterable[str], own: Iterable[str]) -> Iterator[str]:
     """The classes; one that is called as another column gets 'class' before its name."""
-    taken = set(OWN_COLUMNS)
+    taken = set(own)
     for name in names:
         while name in taken:
             name = f"class {name}"

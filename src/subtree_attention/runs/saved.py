@@ -21,16 +21,22 @@ from .. import _check, datasets, io, tasks
 from ..config import Config
 from ..datasets import Dataset, Split
 from ..datasets.tabular import apply_schema, join_tables
+from ..explanations import CORRECTION, Attributor, Explainer, explainer_of
 from ..graph import Graph
 from ..io import FileError
+from ..references import Comparison, Fitted
 from ..tasks import Problem, Task
 from ..tasks.answers import Answers
 from ..tasks.calibration import Calibration, Intervals
+from ..tasks.deciding import Asked, Decided
 from ..tasks.quality import AnyQuality
 from ..upgrade import FORMAT
+from . import compared, stacked
 from . import folder as files
 from .environment import choose_device
 from .folder import Epoch, RunResult
+from .portfolio import Portfolio
+from .portfolio import read as read_portfolio
 
 Folder = str | os.PathLike[str]
 REMEDY = "take it from a copy, or delete the folder of that run and go on with sta train --resume"
@@ -47,6 +53,7 @@ class SavedRun:
     def __init__(self, folder: Path, device: torch.device) -> None:
         self.folder, self.device = folder, device
         self.out = folder.resolve().parent
+        self.decided: Decided | None = None  # see `deciding`
 
     @cached_property
     def _header(self) -> dict[str, Any]:
@@ -74,9 +81,19 @@ class SavedRun:
         return files.read_curves(self.folder)
 
     @cached_property
+    def references(self) -> Comparison | None:
+        """What references reached on its split; only run 0 has some, where they were asked for."""
+        return compared.read(self.out) if self.folder.name == "run-0" else None
+
+    @cached_property
     def environment(self) -> dict[str, Any]:
         """Where and when it was trained; an old or copied folder may not say."""
         return files.read_environment(self.out)
+
+    @cached_property
+    def portfolio(self) -> Portfolio | None:
+        """What its configuration was chosen from; None if nothing else was tried."""
+        return read_portfolio(self.out)
 
     @cached_property
     def task(self) -> Task:
@@ -118,7 +135,22 @@ class SavedRun:
     @cached_property
     def problem(self) -> Problem:
         """What it has learnt from."""
-        return self.task.problem(self.dataset, self.config.data.split, self.result.seed)
+        problem = self.task.problem(self.dataset, self.config.data.split, self.result.seed)
+        if self.reference is None:
+            return problem
+        offset, (_, classes) = self.reference.out_of_fold, self._sizes
+        if offset.shape != (self.dataset.num_nodes, classes):
+            raise FileError(f"{self.folder / files.REFERENCE} is not of this graph")
+        return problem.with_inputs(offset=offset)
+
+    @cached_property
+    def reference(self) -> Fitted | None:
+        """The reference that its model stands on, if it does."""
+        name = getattr(self.config.task, "reference", "")
+        if not name:
+            return None
+        files.check_listed(self.folder / files.REFERENCE)
+        return stacked.read(self.folder, name, REMEDY)
 
     @cached_property
     def split(self) -> Split:
@@ -142,8 +174,20 @@ class SavedRun:
 
     @cached_property
     def logits(self) -> np.ndarray:
-        """What the model says of all units, [U, ...], in float64: logits, or of numbers what
-        `found` gives a scale."""
+        """What is said of all units, [U, ...], in float64: logits, or of numbers what `found` gives
+        a scale. Those of the model, with what training labels correct, see `tasks.smooth`."""
+        if not self.corrects:
+            return self.outputs
+        return self.task.corrected(self.outputs, self.result.found, self.problem)
+
+    @property
+    def corrects(self) -> bool:
+        """Whether labels of training units correct what the model says."""
+        return getattr(self.config.task, "correct", False) and "smooth_reach" in self.result.found
+
+    @cached_property
+    def outputs(self) -> np.ndarray:
+        """What the model itself says of all units, [U, ...], in float64."""
         model, problem = self.model, self.problem.to(self.device)
         features = problem.dataset.features
         takes, _ = self._sizes
@@ -158,18 +202,35 @@ class SavedRun:
             raise FileError("the model gives values that are not finite: it is broken")
         return logits
 
+    @cached_property
+    def explainer(self) -> Explainer | Attributor:
+        """Explains any node of its graph: what its logits are made of, see `explain`."""
+        inputs, features = self.problem.to(self.device).inputs, self.dataset.features
+        more: dict[str, Any] = dict(inputs)
+        if self.corrects:
+            more["beside"] = {CORRECTION: torch.from_numpy(self.logits - self.outputs)}
+        return explainer_of(self.model, features.to(self.device), self.graph, **more)
+
     @property
     def temperature(self) -> float:
         """What logits are divided by, where the answers are classes or labels."""
         return self.found["temperature"]
 
     @cached_property
-    def found(self) -> dict[str, float]:
+    def found(self) -> dict[str, Any]:
         """What makes answers of outputs, see `Task.settle`: older folders find it now."""
-        stored = self.result.found
+        stored, derived = self.result.found, self.task.derived(self.target, self.split)
         if stored.keys() >= set(self.task.finds):
-            return {name: stored[name] for name in self.task.finds}
-        return self.task.settle(self.logits, self.target, self.split)
+            self._check_offsets(stored)
+            return {name: stored[name] for name in self.task.finds} | derived
+        return self.task.settle(self.logits, self.target, self.split) | derived
+
+    def _check_offsets(self, stored: dict[str, Any]) -> None:
+        """Refuse those of another model."""
+        wanted, offsets = self._sizes[1], stored.get("offsets")
+        if "offsets" in self.task.finds and len(offsets or ()) != wanted:
+            path = self.folder / files.SUMMARY
+            raise FileError(f"{path} must have an offset for each of {wanted} classes: {REMEDY}")
 
     @cached_property
     def calibration(self) -> Calibration | Intervals:
@@ -185,15 +246,31 @@ class SavedRun:
     @cached_property
     def probabilities(self) -> np.ndarray:
         """The probability of each class for all nodes, calibrated, [N, C]."""
-        return self.task.probabilities(self.logits, self.temperature)
+        return self.task.probabilities(self.logits, self.found)
 
     def scores(self) -> tuple[float, float, float]:
         """The metric on training, validation and test nodes, computed now."""
         outputs = torch.from_numpy(self.logits)
         return self.task.score(self.model, outputs, self.problem.target, self.split)
 
-    def on(self, dataset: Dataset) -> SavedRun:
-        """The same model on another graph with the same columns; none of its nodes is in a part."""
+    def deciding(self, asked: Asked) -> SavedRun:
+        """The same run with other answers than the most probable: by a threshold, not for all
+        units, or with sets; see `tasks.deciding`."""
+        names = self.task.names(self.dataset)
+        other = copy(self)
+        for name in ("answers", "calibration"):
+            other.__dict__.pop(name, None)
+        given = (self.found, self.logits, self.target, self.split, names)
+        found, other.decided = self.task.decide(asked, *given)
+        other.__dict__["found"] = found
+        return other
+
+    def on(self, dataset: Dataset, join: bool = False) -> SavedRun:
+        """The same model on another graph with the same columns; none of its nodes is in a part.
+
+        With `join`, the first nodes of that graph are those of the run, see `read_tables`: a model
+        that is shown labels sees those of training nodes there, and no label otherwise.
+        """
         _check.kind("dataset", dataset, Dataset, "a Dataset")
         other, dataset = copy(self), dataset.encoded(self.config.data.encoding)
         found = self.found
@@ -202,15 +279,17 @@ class SavedRun:
             "unit_ids",
             "split",
             "target",
+            "outputs",
             "logits",
             "probabilities",
             "calibration",
             "answers",
+            "explainer",
         ):
             other.__dict__.pop(name, None)
-        target = self.task.target(dataset)
-        nobody = torch.zeros(len(target), dtype=torch.bool)
-        problem = Problem(dataset, target, Split(nobody, nobody, nobody), self.task.inputs(dataset))
+        problem = self.task.elsewhere(dataset, self.problem.known if join else None)
+        if self.reference is not None and problem.known is not None:
+            problem = problem.with_inputs(offset=self.reference.apply(dataset, problem.known))
         other.__dict__ |= {"found": found, "dataset": dataset, "problem": problem}
         return other
 
@@ -235,6 +314,12 @@ class SavedRun:
             new = join_tables(self.dataset, nodes, edges, unknown_ends)
         else:
             new = apply_schema(self.dataset, nodes, edges, unknown_ends, graphs)
+        sees = self.corrects or getattr(self.config.task, "show_labels", 0.0) > 0
+        if sees and not join and new.notes is not None:
+            new.notes.words.append(
+                "the model sees labels of training nodes, and of another graph none are known: "
+                "trust its predictions there less than the calibration says"
+            )
         if self.config.data.encoding and new.notes is not None:
             new.notes.words.append(
                 "the model uses Laplacian eigenvectors, which are others on another graph: "

@@ -16,20 +16,15 @@ from rich.table import Table
 from rich.tree import Tree
 
 from ..datasets.targets import in_words
-from ..explanations import Attributor, Explainer, Explanation, explainer_of
+from ..explanations import Explanation
 from ..explanations.explanation import GLOBAL, RESIDUAL, Portion, Rest, Source
 from ..runs import SavedRun
-from ..tasks.answers import OfLabels, OfNumbers
+from ..tasks.answers import OfClasses, OfLabels, OfNumbers
 from .tables import numbers
 from .text import counted, percent, plain, short, signed
 
 BAR = 20
 """Characters of the longest bar."""
-
-
-def explainer(run: SavedRun) -> Explainer | Attributor:
-    """Explains any node of the graph of a run; refuses a model that it cannot explain."""
-    return explainer_of(run.model, run.dataset.features.to(run.device), run.graph)
 
 
 def describe(run: SavedRun, node: int) -> dict[str, Any]:
@@ -71,8 +66,9 @@ def output(run: SavedRun, node: int, cls: int | None = None) -> Output:
         )
     if cls is None and isinstance(run.answers, OfLabels):
         cls = run.answers.worst(node)
-    elif cls is None:
-        cls = int(run.probabilities[node].argmax())
+    elif cls is None and isinstance(run.answers, OfClasses):
+        cls = int(run.answers.given[node])
+    assert cls is not None  # there is nothing but classes, labels and numbers
     return Output(cls, run.task.names(run.dataset)[cls])
 
 
@@ -84,7 +80,7 @@ def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> 
             "probable a pair is, and 'sta report' shows the pairs that are most surely wrong"
         )
     root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
-    return to_dict(run, explainer(run)(root), explained, **options)
+    return to_dict(run, run.explainer(root), explained, **options)
 
 
 def to_dict(
@@ -103,7 +99,8 @@ def to_dict(
     "attention" are shares of the weights of each head; what these sum to is "weights" of a level,
     None where the read-out is a mean and they sum to 1. Where the model is not linear given its
     attention it is an attribution, "exact" is false, there are neither heads nor shares, "residual"
-    is what is missing of each logit, and the "bias" are the logits of an input of zeros.
+    is what is missing of each logit, and the "bias" are the logits of an input of zeros. "beside"
+    is by name what is added to the logits beside the model.
 
     Args:
         run: whose model and graph it is of.
@@ -157,6 +154,7 @@ def to_dict(
         "logit": (scale * explanation.logits[pair] + center).tolist(),
         "model_logit": (scale * run.logits[root, pair] + center).tolist(),
         "bias": (scale * explanation.bias[pair] + center).tolist(),
+        "beside": {name: added[pair].tolist() for name, added in explanation.beside.items()},
         "levels": [level_of(level) for level in explanation.levels],
         "classes": list(classes),
         "logits": (scale * explanation.logits + center).tolist(),
@@ -185,21 +183,47 @@ def show(told: dict[str, Any]) -> RenderableType:
         )
         if level["sources"]:
             branch.add(_sources(level, told))
-    return Group(tree, "", _table(told), "", _sum(told))
+    last = [line for line in (_sum(told), mostly_beside(told)) if line]
+    return Group(tree, "", _table(told), "", *last)
 
 
 def _sum(told: dict[str, Any]) -> str:
     """What the parts add up to, beside what the model says."""
     logit, own = told["logit"][0], told["model_logit"][0]
-    said = f"the model's own {'output' if told['probability'] is None else 'logit'} is {own:.6f}"
+    whose = "the prediction's" if told["beside"] else "the model's own"
+    said = f"{whose} {'output' if told['probability'] is None else 'logit'} is {own:.6f}"
+    beside = "".join(f", the {name}" for name in told["beside"])
     if told["exact"]:
-        return f"all parts and the bias add up to {logit:.6f}; {said}"
+        return f"all parts{beside} and the bias add up to {logit:.6f}; {said}"
     missing = told["residual"][0]
     return (
         "attribution, not exact: this model is not linear given its attention. Integrated "
-        f"gradients from an input of zeros add up to {logit - missing:.6f}; {said}, so "
+        f"gradients from an input of zeros{beside} add up to {logit - missing:.6f}; {said}, so "
         f"{signed(missing)} is missing"
     )
+
+
+MOSTLY = 0.8
+"""Share of what decides from which on one part is said to decide."""
+
+
+def mostly_beside(told: dict[str, Any]) -> str:
+    """That what stands beside the model decides alone, if so: then levels and nodes say little.
+
+    What decides between two classes is how far a part puts one before the other.
+    """
+
+    def weight(pair: list[float]) -> float:
+        return abs(pair[0] - sum(pair[1:]))
+
+    levels = (weight(level["contribution"]) for level in told["levels"])
+    beside = {name: weight(pair) for name, pair in told["beside"].items()}
+    whole = sum(levels) + sum(beside.values()) + weight(told["bias"])
+    name = max(beside, key=lambda name: beside[name], default="")
+    if not name or beside[name] < MOSTLY * whole:
+        return ""
+    share = percent(beside[name] / whole, 0)
+    return f"{share} % of what decides here is the {name}: the nodes above explain little of it"
 
 
 def _pair(told: dict[str, Any]) -> list[str]:
@@ -278,7 +302,9 @@ def _table(told: dict[str, Any]) -> Table:
     table = numbers(headings, texts=("",), no_wrap=True, **look)
     name, bars = table.columns[0], table.columns[heads + 2]
     name.no_wrap, bars.min_width, bars.max_width = True, 4, BAR
-    longest = max(abs(part[0]) for part in [told["bias"], *(lv["contribution"] for lv in levels)])
+    beside = told["beside"]
+    parts = [told["bias"], *beside.values(), *(lv["contribution"] for lv in levels)]
+    longest = max(abs(part[0]) for part in parts)
 
     def add(name: str, of_heads: list[str], pair: list[float], bar: bool = True) -> None:
         # As wide as its column lets it; green adds to the logit, red takes away.
@@ -288,6 +314,8 @@ def _table(told: dict[str, Any]) -> Table:
 
     for level in levels:
         add(_name(level), [signed(head[0]) for head in level["heads"]], level["contribution"])
+    for name, pair in beside.items():
+        add(name, [""] * heads, pair)
     add("bias" if told["exact"] else "input of zeros", [""] * heads, told["bias"])
     if not told["exact"]:
         add("missing", [""] * heads, told["residual"])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..train.watch import Watch
 
 if TYPE_CHECKING:
+    from ..references import Comparison
+    from ..tasks.metrics import Metric
     from ..train.run import Run
 
 LINE_SECONDS = 10.0
@@ -29,11 +31,19 @@ class Lines(Watch):
 
     def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
         self.total, self.what, self.began = total, what, time.monotonic()
+        self.done, self.since, self.bound = 0, None, None  # runs may follow upon a competition
+        self.active.clear()
+        self.finished.clear()
         self.say(banner)
         self.refresh()
 
     def say(self, line: str) -> None:
         print(line, flush=True)
+
+    def compared(self, comparison: Comparison, metric: Metric) -> None:
+        from .references import as_text
+
+        self.say(as_text(comparison, metric))
 
     def start(self, run: Run) -> None:
         self.active[run.name] = run
@@ -126,6 +136,11 @@ class Bars(Lines):
 
     def say(self, line: str) -> None:
         self.display.console.print(line, soft_wrap=True, markup=False)
+
+    def compared(self, comparison: Comparison, metric: Metric) -> None:
+        from .references import show
+
+        show(comparison, metric, self.display.console)
 
     def refresh(self, note: str | None = None) -> None:
         told: Any = {"description": f"{self.what:6}"} | ({} if note is None else {"note": note})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,15 +14,25 @@ from rich.table import Table
 
 from ..io import write_bytes
 from ..runs import Predictions, SavedRun, Scores
+from ..runs.folder import read_curves
 from ..runs.saved import best
 from ..tasks import of as task_of
-from ..tasks.answers import OfClasses, OfNumbers
+from ..tasks.answers import OfClasses, OfNames, OfNumbers
 from ..tasks.calibration import Calibration, Intervals
 from ..tasks.quality import LabelQuality, Quality, most_confused
-from ..train.fit import Result
-from . import confusion
+from ..train.fit import Result, few_in_words
+from . import confusion, references
+from .decided import show_choices
 from .tables import numbers
-from .text import counted, intervals_in_words, percent, plain
+from .text import (
+    calibrated_by,
+    counted,
+    intervals_in_words,
+    labels_in_words,
+    percent,
+    plain,
+    wilson,
+)
 
 LABELS_SHOWN = 30
 CLASSES_SHOWN = 15
@@ -47,7 +57,61 @@ def show_result(result: Result, console: Console) -> None:
     if result.std is not None:
         table.add_row("std", metric.show(result.std), "", "", "", "")
     console.print(table)
+    for line in _beside(result):
+        console.print(line, soft_wrap=True, markup=False)
+    if result.references is not None:
+        unit = task_of(result.config.task).unit
+        words = references.verdict(result.references, metric, runs[0].val, runs[0].test, unit)
+        console.print(words, soft_wrap=True, markup=False)
     console.print(f"saved in {result.folder}", soft_wrap=True, markup=False)
+
+
+def _beside(result: Result) -> Iterator[str]:
+    """How sure the scores of run 0 are; and whether known labels correct the runs."""
+    task, first = task_of(result.config.task), result.runs[0]
+    if result.units is not None:
+        if task.metric.name == "accuracy":
+            parts = zip(("validation", "test"), (first.val, first.test), result.units, strict=True)
+            yield "95 % intervals of run 0: " + ", ".join(
+                f"{part} {' to '.join(map(task.metric.show, wilson(score, count)))} "
+                f"({counted(count, task.unit)})"
+                for part, score, count in parts
+            )
+        if few := few_in_words(result.units[0], task.unit):
+            yield few
+    if getattr(result.config.task, "correct", False):
+        yield from _corrections(result)
+
+
+def _corrections(result: Result) -> Iterator[str]:
+    """Whether correct and smooth was kept, run by run."""
+    show = task_of(result.config.task).metric.show
+    gains = []
+    for run in result.runs:
+        if run.correct_reach is not None or run.smooth_reach is not None:
+            curves = read_curves(result.folder / f"run-{run.run}")
+            before = next(epoch.val for epoch in curves if epoch.epoch == run.best_epoch)
+            gains.append(f"run {run.run}: {show(before)} to {show(run.val)} on validation")
+    kept = f"kept in {len(gains)} of {counted(len(result.runs), 'run')} ({'; '.join(gains)})"
+    yield f"correct and smooth: {kept if gains else 'tried, not kept: no gain beyond chance'}"
+
+
+def show_next(result: Result, console: Console) -> None:
+    """What to do with a model that was trained just now."""
+    task, folder = task_of(result.config.task), result.folder
+    commands = [f"sta predict {folder}", f"sta explain {folder} ID", f"sta report {folder}"]
+    if task.unit == "pair":  # which are not explained
+        del commands[1]
+    console.print(f"what next: {', '.join(commands)}", soft_wrap=True, markup=False)
+    found = result.references and result.references.best(task.metric)
+    if found and task.metric.sign * (found.val - result.runs[0].val) > 0:
+        longer = "a search of settings may find a better model: the same command with --tune 10m"
+        if result.portfolio is None:
+            longer = "another model may be better: see 'sta train --help'"
+        elif result.portfolio.budget is not None:
+            longer = "a longer search may find a better model: --tune with more time"
+        words = f"{longer}; or use {found.words} instead, which is simpler"
+        console.print(words, soft_wrap=True, markup=False)
 
 
 def show_scores(scores: list[Scores], console: Console) -> None:
@@ -63,6 +127,34 @@ def show_scores(scores: list[Scores], console: Console) -> None:
         rounded = f"trained with {run.config.fit.words('precision')}"
         may = f"which may change a few {run.task.unit}s"
         console.print(f"{rounded}; scored now without rounding, {may}")
+    for line in labels_in_words([one.run for one in scores]):
+        console.print(line)
+
+
+def show_references(scores: list[Scores], console: Console) -> None:
+    """What references reached on the split of run 0, if that was asked for."""
+    for one in scores:
+        if one.run.references is not None:
+            metric = one.run.task.metric
+            ours = one.val, one.test
+            references.show(one.run.references, metric, console, ours, one.run.task.unit)
+
+
+def show_ogb(scores: list[Scores], console: Console) -> None:
+    """What OGB's own evaluators say, of runs on its graphs; a line for each run."""
+    from ..datasets.ogb import ogb_scores
+    from ..datasets.registry import is_ogb
+
+    for run in (score.run for score in scores):
+        if not is_ogb(run.config.data.graph):
+            return
+        parts = {"validation": run.split.val.numpy(), "test": run.split.test.numpy()}
+        told = {
+            part: ogb_scores(run.config.data.graph, run.target[some], run.logits[some])
+            for part, some in parts.items()
+        }
+        words = (f"{part} {n} {value:.4f}" for part, s in told.items() for n, value in s.items())
+        console.print(f"OGB's evaluator, run {run.result.run}: {', '.join(words)}")
 
 
 def show_quality(scores: list[Scores], console: Console) -> None:
@@ -80,6 +172,7 @@ def show_details(scores: list[Scores], folder: Path, console: Console) -> None:
     run = best([score.run for score in scores])
     quality = next(score.quality for score in scores if score.run is run)
     if isinstance(quality, Quality):
+        show_choices(run, console)
         show_confusion(run, quality.confusion, folder, console)
     elif isinstance(quality, LabelQuality):
         console.print(f"test {run.task.unit}s of run {run.result.run}: each label (scores in %)")
@@ -152,9 +245,8 @@ def show_calibration(
         console.print(_table(("", f"{unit}s", "in the interval (%)"), shares))
         return
     console.print(
-        f"probabilities are calibrated by temperature {calibration.temperature:.3f}, which was "
-        f"found on the validation {unit}s (NLL: negative log-likelihood, ECE: expected calibration "
-        "error in %)"
+        f"probabilities are calibrated by {calibrated_by(calibration, unit)} (NLL: negative "
+        "log-likelihood, ECE: expected calibration error in %)"
     )
     rows = (
         (name, part.nodes, *map("{:.4f}".format, part.nll), *map(percent, part.ece))
@@ -178,11 +270,14 @@ def known_labels(predictions: Predictions) -> str | None:
             f"{counted(count, predictions.unit)} with a number: off by {off:.4g} on average, "
             f"{percent(inside[known].mean(), 1)}% in the interval"
         )
-    right = count - len(answers.mistakes(known))
+    assert isinstance(answers, OfNames)
+    said = int((known & answers.said).sum())
+    right = said - len(answers.mistakes(known))
     exactly = "" if isinstance(answers, OfClasses) else ", in all their labels"
-    share = percent(right / count, 1)
-    units = f"{predictions.unit}s"
-    return f"{right:,} of {count:,} {units} with a label are right ({share}%){exactly}"
+    share = percent(right / said if said else None, 1)
+    units = f"{predictions.unit}s with a label"
+    silent = f"; {count - said:,} more got no answer" if said < count else ""
+    return f"{right:,} of {said:,} {units} are right ({share}%){exactly}{silent}"
 
 
 def _table(

@@ -23,19 +23,29 @@ from ..config import Config
 from ..datasets import Dataset, as_dataset
 from ..ops.backends import choose
 from ..ops.kernels import cpu
+from ..references import Comparison
 from ..runs import folder as files
+from ..runs.compared import ask
 from ..runs.environment import environment
 from ..runs.folder import RunResult
+from ..runs.portfolio import Portfolio, under_way
 from ..runs.saved import dataset_of
 from ..tasks import Problem
 from ..tasks import of as task_of
+from ..tasks.metrics import Metric
 from ..upgrade import FORMAT
+from .beside import beside
+from .estimate import Expected, expect
 from .jobs import Place, work
 from .run import Material, SavingRun
 from .watch import Watch
 
 MOST_THREADS = 1024
 """A folder that says it was begun with more is not believed."""
+
+
+FEW = 100
+"""Of fewer units for validation it is said that they decide little."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -48,11 +58,15 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True)
 class Result:
-    """All runs of a configuration, and where they are saved."""
+    """All runs of a configuration, and where they are saved; what it was chosen from, and what
+    references reached, if they were asked for; how many validation and test units run 0 has."""
 
     config: Config
     runs: list[RunResult]
     folder: Path
+    portfolio: Portfolio | None = None
+    references: Comparison | None = None
+    units: tuple[int, int] | None = None
 
     @property
     def mean(self) -> float:
@@ -87,6 +101,8 @@ def fit(
     checkpoint_seconds: float = 5.0,
     stop: Callable[[], bool] | None = None,
     keep_graph: bool = True,
+    references: bool | None = None,
+    memory: str | int | None = None,
 ) -> Result:
     """Train `config.fit.runs` models on as many splits, and save everything under `out`.
 
@@ -104,31 +120,95 @@ def fit(
         stop: asked now and then; when it says so, what is under way is saved and
             `train.jobs.Stopped` is raised.
         keep_graph: keep a graph of one's own in `out`, so that nothing else is needed later.
+        references: first see what simple models reach on the split of run 0, half a minute at
+            most, and keep that in `out`; see `references.compare`. By default only where a run is
+            gone on with that was begun so.
+        memory: what training may take, features and graph included but not what libraries are:
+            "8GB", "512MiB", a number of bytes, or "free". Numbers are the same to rounding, so that
+            a run may go on with another budget.
     """
     if not isinstance(config, Config):
         got = _check.said(config)
         raise TypeError(f"config must be a Config, such as recipe('cora'), got {got}")
     resume, keep_graph = _check.flag("resume", resume), _check.flag("keep_graph", keep_graph)
+    references = None if references is None else _check.flag("references", references)
     checkpoint_seconds = _check.number("checkpoint_seconds", checkpoint_seconds)
     if stop is not None and not callable(stop):
         raise TypeError(f"stop must be a function without arguments, got {_check.said(stop)}")
     watch = Watch() if watch is None else _check.kind("watch", watch, Watch, "a Watch")
-    place, out = Place.of(device), None if out is None else _check.path("out", out)
+    place, out = Place.of(device, memory=memory), None if out is None else _check.path("out", out)
     place.check(config)
     given = files.may_write(config, out, resume)  # before loading
-    dataset = dataset_of(config, given) if data is None else _given(config, data)
-    material = Material(dataset.encoded(config.data.encoding), config, place.device)
+    refuse_under_way(given)
+    dataset = dataset_of(config, given) if data is None else given_data(config, data)
+    material = Material(dataset.encoded(config.data.encoding), config, place.device, place.memory)
     seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
     problems = [material.problem(seed) for seed in seeds]
+    expected = None if given and files.is_done(given) else expectation(material, place)
     folder = given or files.new_folder(config.data.graph)
     with files.claimed(folder):
         files.may_write(config, folder, resume)  # again: somebody may have been faster
-        _begin(folder, material, watch, keep_graph and dataset.own)
-        with _threads_of(folder, place.device, watch):
+        kept = material.dataset if keep_graph and dataset.own else None
+        begin(folder, config, place.device, watch, kept, references)
+        if expected is not None and not any(folder.glob("run-*")):  # else it was said before
+            expected.tell(watch)
+            warn_of_few(problems[0], material, watch)
+        compared = references_beside(folder, material, problems[0], watch, references)
+        with threads_of(folder, place.device, watch):
             runs = _train(folder, material, problems, place, watch, stop, checkpoint_seconds)
-        result = Result(config, runs, folder)
-        files.write_listed(folder, {files.SUMMARY: io.json_bytes(result.to_dict())})
+        result = Result(config, runs, folder, references=compared, units=_units(problems[0]))
+        summary, there = io.json_bytes(result.to_dict()), [files.REFERENCES] if compared else []
+        files.write_listed(folder, {files.SUMMARY: summary}, there=there)
     return result
+
+
+def _units(problem: Problem) -> tuple[int, int]:
+    """How many there are for validation and for test."""
+    return int(problem.split.val.sum()), int(problem.split.test.sum())
+
+
+def few_in_words(validation: int, unit: str) -> str:
+    """What it means to be chosen on few units; empty if they are not."""
+    if validation >= FEW:
+        return ""
+    units = f"{validation} validation {unit}{'s' * (validation != 1)}"
+    least = 100 / max(1, validation)
+    return f"chosen on {units}: one of them is {least:.2g} %, so small differences mean little"
+
+
+def warn_of_few(problem: Problem, material: Material, watch: Watch) -> None:
+    """Say before training that what is chosen on few units is chosen by chance."""
+    words = few_in_words(_units(problem)[0], material.task.unit)
+    if words and material.dataset.own:
+        more = f"label more {material.task.unit}s, or name more for validation in --split-column"
+        watch.say(f"{words}: {more}")
+
+
+def expectation(material: Material, place: Place) -> Expected:
+    """What the runs will take, before anything is written; what does not fit is refused."""
+    captured = place.capture and can_capture(material.config)
+    at_a_time = place.at_a_time(captured)
+    how = material.dataset, material.config, place.device, at_a_time, place.memory
+    return expect(*how)
+
+
+def refuse_under_way(folder: Path | None) -> None:
+    """Where a portfolio has no winner yet, there is no configuration to train."""
+    if folder is not None and under_way(folder):
+        raise io.FileError(
+            f"{folder} holds a portfolio that has no winner yet: go on with 'sta train --resume "
+            f"--out {folder}', from Python with fit_portfolio(..., resume=True)"
+        )
+
+
+def references_beside(
+    folder: Path, material: Material, problem: Problem, watch: Watch, wanted: bool | None
+) -> Comparison | None:
+    """See `beside`; who stops it can go on."""
+    try:
+        return beside(folder, material, problem, watch, wanted)
+    except KeyboardInterrupt:
+        raise Interrupted(folder) from None
 
 
 def _train(
@@ -151,7 +231,7 @@ def _train(
             if files.is_done(path):
                 results[index] = files.read_result(path)
                 (path / files.CHECKPOINT).unlink(missing_ok=True)  # its end was cut off
-                watch.end(f"run {index}", _told(results[index], material))
+                watch.end(f"run {index}", told(results[index], material.task.metric))
             else:
                 yield SavingRun(material, index, problem, folder, capture, checkpoint_seconds)
 
@@ -159,14 +239,14 @@ def _train(
         for run in work(waiting(), place.at_a_time(capture), watch, stop):
             if run is not None:
                 results[run.index] = run.finish()
-                watch.end(run.name, _told(results[run.index], material))
+                watch.end(run.name, told(results[run.index], material.task.metric))
     except KeyboardInterrupt:
         raise Interrupted(folder) from None
     return [results[index] for index in range(len(problems))]
 
 
 @contextmanager
-def _threads_of(folder: Path, device: torch.device, watch: Watch) -> Iterator[None]:
+def threads_of(folder: Path, device: torch.device, watch: Watch) -> Iterator[None]:
     """On a CPU, as many threads as the folder was begun with: torch rounds sums by how they are
     shared out, and a run that goes on must end with the same numbers."""
     begun, now = files.read_environment(folder).get("threads", 0), torch.get_num_threads()
@@ -186,7 +266,7 @@ def can_capture(config: Config) -> bool:
     return getattr(config.model, "feature_map", None) != "softmax"
 
 
-def _given(config: Config, data: Any) -> Dataset:
+def given_data(config: Config, data: Any) -> Dataset:
     """Data that was handed in, if it can be trained on under this configuration."""
     dataset, graph = as_dataset(data), config.data.graph
     if not dataset.own:
@@ -207,24 +287,48 @@ def _given(config: Config, data: Any) -> Dataset:
     return dataset.renamed(graph)
 
 
-def _begin(folder: Path, material: Material, watch: Watch, keep_graph: bool) -> None:
-    """Write what belongs to all runs: the graph of one's own, the settings, the environment."""
-    config, dataset, device = material.config, material.dataset, material.device
+def begin(
+    folder: Path,
+    config: Config,
+    device: torch.device,
+    watch: Watch,
+    kept: Dataset | None,
+    references: bool | None = None,
+) -> None:
+    """Write what belongs to all runs: the graph that is kept, the settings, the environment."""
     watch.begin(_banner(config, folder), config.fit.runs)
+    say_compiling(device, watch)
+    begun = files.CONFIG in files.listed(folder)
+    if kept is not None:
+        refuse_other_graph(folder, kept)
+    if not begun:
+        contents = {files.CONFIG: config.to_dict(), files.ENVIRONMENT: begun_in(folder, device)}
+        files.write_listed(folder, {n: io.json_bytes(content) for n, content in contents.items()})
+    if references:
+        ask(folder)
+    if kept is not None and not (folder / files.GRAPH).exists():
+        kept.save(folder / files.GRAPH)
+    io.sweep(folder, files.FILES)
+
+
+def say_compiling(device: torch.device, watch: Watch) -> None:
+    """Say that the first epoch waits, where it does."""
     if choose("auto", device, torch.float32) == "numba" and not cpu.compiled():
         watch.say("compiling the CPU kernels: once on this machine, about half a minute")
-    graph, begun = folder / files.GRAPH, files.CONFIG in files.listed(folder)
-    if graph.exists() and keep_graph and not dataset.same_as(_kept(graph)):
+
+
+def refuse_other_graph(folder: Path, dataset: Dataset) -> None:
+    """A folder that keeps a graph goes on with that one only."""
+    graph = folder / files.GRAPH
+    if graph.exists() and not dataset.same_as(_kept(graph)):
         raise io.FileError(f"{folder} was started on another graph: choose another folder")
-    if not begun:
-        where = environment(device)
-        with suppress(io.FileError):  # of an older version, or of one that was cut off here
-            where = files.read_environment(folder) or where
-        contents = {files.CONFIG: config.to_dict(), files.ENVIRONMENT: where}
-        files.write_listed(folder, {n: io.json_bytes(content) for n, content in contents.items()})
-    if keep_graph and not graph.exists():
-        dataset.save(graph)
-    io.sweep(folder, files.FILES)
+
+
+def begun_in(folder: Path, device: torch.device) -> dict[str, Any]:
+    """The environment that a folder was begun in; this one, if nothing was."""
+    with suppress(io.FileError):  # of an older version, or of one that was cut off here
+        return files.read_environment(folder) or environment(device)
+    return environment(device)
 
 
 def _kept(graph: Path) -> Dataset:
@@ -241,7 +345,8 @@ def _banner(config: Config, folder: Path) -> str:
     line = f"{model} on {config.data.graph}: {runs} run{'s' * (runs > 1)}, into {folder}"
     if files.is_done(folder):
         return line + " (finished already)"
-    return line + (" (resumed)" if any(folder.glob("run-*")) else "")
+    won = {folder / "run-0"} if files.PORTFOLIO in files.listed(folder) else set()
+    return line + (" (resumed)" if {*folder.glob("run-*")} - won else "")
 
 
 def _brief(config: Config) -> Iterator[str]:
@@ -254,9 +359,9 @@ def _brief(config: Config) -> Iterator[str]:
         yield f"states in {config.fit.precision}"
 
 
-def _told(result: RunResult, material: Material) -> str:
+def told(result: RunResult, metric: Metric) -> str:
     """How a run ended, in a line."""
-    show = material.task.metric.show
+    show = metric.show
     return (
         f"{result.epochs} epochs  val {show(result.val)}  test {show(result.test)}  "
         f"{result.seconds:.1f} s"

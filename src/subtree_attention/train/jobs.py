@@ -7,7 +7,7 @@ way saved, and takes it up again by the same call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -36,21 +36,30 @@ class Place:
         device: the device.
         together: runs that share a GPU at a time.
         capture: on a GPU, replay epochs as CUDA graphs: the same numbers, sooner.
+        memory: what training may take, in bytes, or "free"; None: whatever it takes. Then runs go
+            on one by one and are not captured, which would take memory of its own.
     """
 
     device: torch.device
     together: int = TOGETHER
     capture: bool = True
+    memory: int | str | None = None
 
     @classmethod
     def of(
-        cls, device: str | Place = "auto", together: int | None = None, capture: bool = True
+        cls,
+        device: str | Place = "auto",
+        together: int | None = None,
+        capture: bool = True,
+        memory: int | str | None = None,
     ) -> Place:
         """From what a user says; a place is one already."""
+        memory = _check.memory("memory", memory)
         if isinstance(device, Place):
-            return device
+            return device if memory is None else replace(device, memory=memory, capture=False)
         count = TOGETHER if together is None else _check.integer("together", together, 1)
-        return cls(choose_device(device), count, _check.flag("capture", capture))
+        capture = _check.flag("capture", capture) and memory is None
+        return cls(choose_device(device), count, capture, memory)
 
     def check(self, config: Config) -> None:
         """Refuse what cannot be trained here."""

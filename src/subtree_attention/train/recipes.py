@@ -19,6 +19,7 @@ from ..config import (
     tasks_for,
 )
 from ..datasets import Dataset, as_dataset, info
+from ..tasks.balance import by_balance
 from ..tasks.link import Links
 
 STAGNN, DEEP_MODEL = STAGNNSettings.name, STAFormerSettings.name
@@ -134,6 +135,10 @@ STATE_BYTES = 2**30
 WIDTHS = (64, 32, 16)
 """Hidden channels: the most for which a state of the walk [N, hidden, classes] takes a GiB."""
 
+MANY_CLASSES, MANY_ENTRIES = 50, 200_000
+"""From so many classes on, and nodes times classes, STAGNN's states take too long: the deep model's
+do not grow with the classes."""
+
 
 def recipe(graph: Any, /, **changes: Any) -> Config:
     """The configuration for a graph, with changes.
@@ -149,15 +154,20 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
             graphs are predicted with unless another is named.
     """
     if not isinstance(graph, str):
-        dataset = as_dataset(graph)
-        model = _model_of(changes, graphs=dataset.batch is not None)
-        return _for_task(by_size(dataset, model), {**_for_few(dataset, model, changes), **changes})
+        return for_own(as_dataset(graph), changes)
     known = info(graph)  # refuses an unknown name
-    model = _model_of(changes, graphs=known.num_graphs > 0)
+    model = _model_of(changes, known.num_graphs > 0)
     own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
     task = {"task": "graph-classification"} if known.num_graphs else {}
     settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
     return _for_task(Config.of(known.name, **task, **settings), changes)
+
+
+def for_own(dataset: Any, changes: dict[str, Any]) -> Config:
+    """The configuration for a graph of one's own, with changes: of a `Dataset`, or of what has the
+    sizes and targets of one."""
+    model = _model_of(changes, dataset.batch is not None or wants_deep(dataset, changes))
+    return _for_task(by_size(dataset, model), {**_for_few(dataset, model, changes), **changes})
 
 
 def _for_few(dataset: Dataset, model: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -173,11 +183,23 @@ def _for_few(dataset: Dataset, model: str, changes: dict[str, Any]) -> dict[str,
     return few
 
 
-def _model_of(changes: dict[str, Any], graphs: bool) -> str:
+def wants_deep(dataset: Dataset, changes: dict[str, Any]) -> bool:
+    """Whether the classes of nodes are so many that the deep model is taken unasked; not where a
+    setting is given that only the paper's has."""
+    links = "task" in changes and task_named(changes["task"]) is LinkPrediction
+    if links or "model" in changes or dataset.batch is not None or dataset.target == "number":
+        return False
+    own = STAGNNSettings.__dataclass_fields__.keys() - STAFormerSettings.__dataclass_fields__.keys()
+    classes = dataset.num_classes
+    many = classes >= MANY_CLASSES and classes * dataset.num_nodes >= MANY_ENTRIES
+    return many and not own & changes.keys()
+
+
+def _model_of(changes: dict[str, Any], deep: bool) -> str:
     """The model that is named; else the paper's for classes of nodes, and the deep one for links
     and graphs, of which STAGNN would need a class for each hidden channel."""
     task = task_named(changes["task"]).name if "task" in changes else ""
-    other = graphs or task in DEEP_TASKS
+    other = deep or task in DEEP_TASKS
     return _check.known("model", changes.get("model", DEEP_MODEL if other else STAGNN), MODELS)
 
 
@@ -199,8 +221,8 @@ def _for_task(config: Config, changes: dict[str, Any]) -> Config:
 def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
     """The configuration for a graph of one's own: a first result without knowing any setting.
 
-    They lie in the middle of the paper's grid; `sta tune` and `sta train --tune` find better ones,
-    of STAGNN on nodes.
+    They lie in the middle of the paper's grid; of nodes, `train.candidates` lets others compete
+    with them, and `sta train --tune` searches on.
     No Laplacian encoding: its basis is another one on every graph, and a model shall also be of
     use on new nodes.
     """
@@ -216,6 +238,7 @@ def by_size(dataset: Dataset, model: str = STAGNN) -> Config:
             settings["input_dropout"] = 0.5
     fitting_tasks = tasks_for(dataset.unit, dataset.target)
     task = {"task": fitting_tasks[0].name} if fitting_tasks else {}
+    task |= {"metric": metric} if (metric := by_balance(dataset)) else {}
     config = Config.of(dataset.name, **{**task, "model": model, "encoding": 0, **settings})
     # A split of its own is one split: runs on it differ by their start only.
     return config.replace(split="own", runs=1) if "own" in dataset.splits else config

@@ -5,26 +5,32 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from copy import copy
 from dataclasses import asdict
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from .. import io
+from .. import _check, io, references
 from ..config import Config
 from ..datasets import Dataset
 from ..graph import Graph
-from ..nn import as_features
-from ..runs.folder import CHECKPOINT, MODEL, Epoch, RunResult, write_curves, write_result
+from ..nn import as_features, set_memory
+from ..runs import stacked
+from ..runs.folder import CHECKPOINT, MODEL, REFERENCE, Epoch, RunResult, write_curves, write_result
 from ..runs.saved import save_model
 from ..tasks import Problem
 from ..tasks import of as task_of
 from ..upgrade import FORMAT
+from .estimate import left
 from .step import NOTES, Trainer
 
 READ_SECONDS = 0.1
 """How often the notes of a GPU are read: what a person sees is at most that old."""
+
+BEGIN_AGAIN = "delete it to begin that run again"
+"""What to do about a checkpoint that is damaged."""
 
 
 class Diverged(RuntimeError):
@@ -38,6 +44,24 @@ class Diverged(RuntimeError):
         self.epoch = epoch.epoch
 
 
+class Unfitted(ValueError):
+    """The reference that a model shall stand on cannot be fitted."""
+
+
+def check_reference(config: Config, dataset: Dataset) -> None:
+    """Refuse a reference that a model shall stand on and that cannot be fitted."""
+    if reference := getattr(config.task, "reference", ""):
+        references.check(reference, dataset, task_of(config.task))
+
+
+def problem_of(config: Config, dataset: Dataset, seed: int) -> Problem:
+    """What the run of a seed learns from, if the task can be learnt on it."""
+    task = task_of(config.task)
+    problem = task.problem(dataset, config.data.split, seed)
+    task.check(problem.target, problem.split, task.names(dataset))
+    return problem
+
+
 class Material:
     """A graph on a device, as all runs of a configuration share it.
 
@@ -45,30 +69,74 @@ class Material:
         dataset: with the encoding that the configuration asks for.
         config: what is trained.
         device: where.
+        memory: what training may take, see `Place`.
     """
 
-    def __init__(self, dataset: Dataset, config: Config, device: torch.device) -> None:
-        self.dataset, self.config, self.device = dataset, config, device
+    def __init__(
+        self,
+        dataset: Dataset,
+        config: Config,
+        device: torch.device,
+        memory: int | str | None = None,
+    ) -> None:
+        self.dataset, self.config, self.device, self.memory = dataset, config, device, memory
         self.task = task_of(config.task)
         self.task.accept(dataset)
+        check_reference(config, dataset)
         self.x = as_features(dataset.features.to(device))  # prepared once: the runs share it
         outputs = self.task.outputs(dataset)
         self.sizes = {"in_channels": self.x.size(1), "out_channels": outputs}
+        self._graphs: dict[tuple[Any, ...], Graph] = {}  # by how they are walked on
 
-    @cached_property
+    def under(self, config: Config) -> Material:
+        """The same graph under another configuration: what both can share is there once."""
+        if config.data.encoding != self.config.data.encoding:
+            dataset = self.dataset.encoded(config.data.encoding)
+            return Material(dataset, config, self.device, self.memory)
+        other = copy(self)
+        other.config, other.task = config, task_of(config.task)
+        other.sizes = {**self.sizes, "out_channels": other.task.outputs(self.dataset)}
+        return other
+
+    @property
     def graph(self) -> Graph:
         """What is walked on, unless a run sees other edges."""
-        return self._graph_of(self.dataset)
+        walk = tuple(self.config.walk.values())
+        if walk not in self._graphs:
+            self._graphs[walk] = self._graph_of(self.dataset)
+        return self._graphs[walk]
 
     def problem(self, seed: int) -> Problem:
-        """What the run of a seed learns from, on the device, if the task can be learnt on it."""
-        problem = self.task.problem(self.dataset, self.config.data.split, seed)
-        self.task.check(problem.target, problem.split, self.task.names(self.dataset))
-        return problem.to(self.device)
+        """What the run of a seed learns from, on the device; see `problem_of`."""
+        return problem_of(self.config, self.dataset, seed).to(self.device)
+
+    def leaning(self, problem: Problem, folder: Path, seed: int) -> Problem:
+        """With what a reference says, if the model stands on one: read from the folder of the run,
+        or fitted on the training units and kept there."""
+        name = getattr(self.config.task, "reference", "")
+        if not name:
+            return problem
+        if (folder / REFERENCE).exists():
+            fitted = stacked.read(folder, name, "delete it to fit it again")
+        else:
+            fitted = self._fitted(name, problem.to(torch.device("cpu")), seed)
+            stacked.write(folder, fitted)
+        return problem.with_inputs(offset=fitted.out_of_fold.to(self.device))
+
+    def _fitted(self, name: str, problem: Problem, seed: int) -> references.Fitted:
+        try:
+            return references.fitted(name, self.dataset, self.task, problem, seed)
+        except Exception as error:  # of whatever kind its library has
+            if _check.out_of_memory(error):
+                raise
+            raise Unfitted(f"the reference {name} cannot be fitted: {error}") from error
 
     def network(self) -> torch.nn.Module:
-        """What is trained, with fresh weights."""
-        return self.task.network(self.config.model, **self.sizes)
+        """What is trained, with fresh weights, and its share of the memory."""
+        network = self.task.network(self.config.model, **self.sizes)
+        if self.memory is not None:
+            set_memory(network, left(self.dataset, self.config, self.device, self.memory))
+        return network
 
     def trainer(self, model: torch.nn.Module, problem: Problem, capture: bool) -> Trainer:
         """What trains a model on a problem."""
@@ -113,6 +181,7 @@ class Run:
     ) -> None:
         self.name, self.about, self.trainer = name, about or name, trainer
         self.most, self.patience = epochs, patience
+        self.until = epochs  # where it pauses, if others have their turn before it goes on
         self.history: list[Epoch] = []
         self.best: Epoch | None = None
         self.seconds = 0.0  # spent before this process took it up
@@ -124,6 +193,11 @@ class Run:
 
     @property
     def last_epoch(self) -> int:
+        """Where it ends, or pauses, if the validation score does not improve any more."""
+        return min(self.until, self.end)
+
+    @property
+    def end(self) -> int:
         """Where it ends if the validation score does not improve any more."""
         return min(self.most, (self.best.epoch if self.best else 0) + self.patience)
 
@@ -189,9 +263,10 @@ class SavingRun(Run):
         capture: bool,
         checkpoint_seconds: float,
     ) -> None:
-        self.material, self.index, self.problem = material, index, problem
+        self.material, self.index = material, index
         self.folder, self.every = out / f"run-{index}", checkpoint_seconds
         config, fit = material.config, material.config.fit
+        problem = self.problem = material.leaning(problem, self.folder, fit.seed + index)
         torch.manual_seed(fit.seed + index)
         trainer = material.trainer(material.network(), problem, capture)
         settings = ", ".join(f"{name} {value}" for name, value in config.flat().items())
@@ -226,37 +301,46 @@ class SavingRun(Run):
         self.saved = time.monotonic()
 
     def finish(self) -> RunResult:
-        """Write the results; only then is the checkpoint superfluous."""
+        """The results, written."""
         assert self.best is not None  # a run has at least one epoch
         best, seed = self.best, self.material.config.fit.seed + self.index
+        found = self._found()
         result = RunResult(
             run=self.index,
             seed=seed,
-            val=best.val,
-            test=best.test,
+            **{"val": best.val, "test": best.test, **found},
             best_epoch=best.epoch,
             epochs=self.epoch,
             seconds=round(self.elapsed(), 3),
-            **self._found(),
         )
+        self._write(result)
+        return result
+
+    def _write(self, result: RunResult) -> None:
+        """The weights and the results; only then is the checkpoint superfluous."""
         weights, sizes = self.trainer.best_weights, self.material.sizes
         save_model(self.folder / MODEL, weights, self.material.config, sizes)
         write_result(self.folder, result, self.history)
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
-        return result
 
-    def _found(self) -> dict[str, float]:
-        """Found once, here, so that a unit has one answer, whoever is asked."""
+    def _found(self) -> dict[str, Any]:
+        """Found once, here, so that a unit has one answer, whoever is asked; the scores too, where
+        outputs are corrected."""
         outputs = self.trainer.best_outputs().double().cpu().numpy()
-        target, split = self.problem.target.cpu().numpy(), self.problem.split
-        return self.material.task.settle(outputs, target, split)
+        task, problem = self.material.task, self.problem.to(torch.device("cpu"))
+        found: dict[str, Any] = task.correction(outputs, problem)
+        if found:
+            outputs = task.corrected(outputs, found, problem)
+            given = torch.from_numpy(outputs), problem.target, problem.split
+            _, found["val"], found["test"] = task.score(self.trainer.model, *given)
+        return found | task.settle(outputs, problem.target.numpy(), problem.split)
 
     def _restore(self) -> None:
         """Go on from the checkpoint, if there is one."""
-        path, remedy = self.folder / CHECKPOINT, "delete it to begin that run again"
-        if not path.exists():
+        found = self._checkpoint()
+        if found is None:
             return
-        tensors, header = io.read_tensors(path, remedy)
+        (tensors, header), path, remedy = found, self.folder / CHECKPOINT, BEGIN_AGAIN
         if header.get("format", 1) != FORMAT:
             raise io.FileError(
                 f"{path} is of an older version, which rounded in another order: what goes on from "
@@ -268,3 +352,8 @@ class SavingRun(Run):
             self.best, self.seconds = Epoch(**header["best"]), float(header["seconds"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise io.FileError(f"{path} is not of this run ({error}): {remedy}") from None
+
+    def _checkpoint(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
+        """What was saved on the way: tensors and their header."""
+        path = self.folder / CHECKPOINT
+        return io.read_tensors(path, BEGIN_AGAIN) if path.exists() else None

@@ -91,6 +91,7 @@ class Trainer:
         self.replay: torch.cuda.CUDAGraph | None = None
         fills = getattr(model, "fills_gpu", None)  # then two things at a time only take more memory
         overlap = not (fills and fills(graph)) and not _has_running_statistics(model)
+        overlap = overlap and not any(getattr(m, "budget", None) for m in model.modules())
         self.lane = _OnGPU(self.device, overlap) if on_gpu else _OnCPU()
 
     def epoch(self) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..references import Comparison
+    from ..tasks.metrics import Metric
     from .run import Run
 
 
@@ -19,6 +21,9 @@ class Watch:
 
     def say(self, line: str) -> None:
         """A line for people."""
+
+    def compared(self, comparison: Comparison, metric: Metric) -> None:
+        """References have been scored on the split of run 0, now or earlier."""
 
     def start(self, run: Run) -> None:
         """A run begins, or is taken up again."""

@@ -10,9 +10,11 @@ import pytest
 TINY = {
     "cpu_epochs": ["digits", "--rounds", "1"],
     "edge_gates": [*("--molecules", "3", "--atoms", "9", "--rounds", "1", "--device", "cpu")],
+    "estimate": ["tiny"],
     "explain": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "layers": ["--graphs", "digits", "--rounds", "1", "--device", "cpu"],
+    "memory": ["--shape", "-", "--epochs", "-", "--edges", "1e4"],
     "pairs": ["digits", "--epochs", "2"],
     "precision": [
         *("digits", "--runs", "1", "--epochs", "2", "--precisions", "full,full", "--device", "cpu"),

@@ -181,7 +181,7 @@ class TestDivergedRuns:
 
     def test_only_a_diverged_run_may_be_without_scores(self):
         assert record(diverged=1, **NO_SCORES).test is None
-        with pytest.raises(ValueError, match="lacks train, val, test, best_epoch"):
+        with pytest.raises(ValueError, match="lacks val, test, best_epoch"):
             record(**NO_SCORES)
 
     def test_they_are_marked_and_those_without_a_score_are_in_no_mean(self, records):

@@ -67,6 +67,8 @@ class Operands:
     [K + 1, 1], for all heads. `beta` [K, H] are the powers of the denominators, None: 1.
     `state_dtype` is what states are rounded to between hops. `phi` is the feature map that the
     kernel is to apply, one of its `maps`; `""` where query and key are phi(q), phi(k) >= 0 already.
+    `most_rows` are the nodes of the rank that has most, by which kernels decide whatever changes
+    the number of exchanges; None: nobody else walks.
     """
 
     hops: int
@@ -79,6 +81,7 @@ class Operands:
     gate: Tensor | None = None
     beta: Tensor | None = None
     phi: str = ""
+    most_rows: int | None = None
 
     @property
     def others(self) -> list[Tensor]:
@@ -145,6 +148,9 @@ class Kernel:
     gates: ClassVar[bool] = False
     """Whether it takes a gate's logits; others get hop weights that are gated already."""
 
+    rooms: ClassVar[int] = 2
+    """States that are there at a time while it walks, for those who count bytes."""
+
     takes_rows_apart: ClassVar[bool] = False
     """Whether rows of queries, keys and values may be parts of a wider tensor's."""
 
@@ -178,6 +184,11 @@ class Kernel:
     def most_kept_bytes(sizes: Sizes, num_edges: int) -> float:
         """Up to how many bytes of states keeping them is faster than walking again."""
         return 0
+
+    @staticmethod
+    def grad_readouts(hops: int) -> int:
+        """How many hops' gradients of read-outs are there at a time, for those who count bytes."""
+        return 1
 
     @staticmethod
     def empty(numbers: int, like: Tensor) -> Tensor:

@@ -352,6 +352,21 @@ def drop(worker, counter, seed, least, scale, x, out):
 
 
 @_kernel
+def drop_rows(worker, counter, seed, least, scale, rowptr, first_entry, x, out):
+    """`drop` of rows that are some of a larger matrix: entries of a row have numbers from its first
+    one on, and draw as they would there."""
+    rows = len(first_entry)
+    first = _take(counter)
+    while first < rows:
+        for row in range(first, min(first + LOT, rows)):
+            for at in range(rowptr[row], rowptr[row + 1]):
+                number = first_entry[row] + at - rowptr[row]
+                draw = number % _DRAWS
+                _drop(_random(seed, number - draw), draw, least, scale, x, at, out)
+        first = _take(counter)
+
+
+@_kernel
 def begin(worker, counter, shape, key, value, scale, ones, state, out):
     """state = k (x) [v | 1], and hop 0 of the output: out = scale v; `ones` [workers, e]."""
     heads, width, size = shape

@@ -38,6 +38,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._free: dict[int, list[np.ndarray]] = {}  # by bytes
+        self.most, self.bounded = POOL_BYTES, False
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         """An empty tensor of that shape; its memory comes back when the tensor is gone."""
@@ -45,6 +46,8 @@ class Pool:
         try:
             memory = self._free[count].pop()
         except (KeyError, IndexError):
+            if self.bounded and 8 * count > self.most:
+                self.clear()  # of another size, it would lie beside this one
             memory = np.empty(count + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
         start = -memory.ctypes.data % ALIGNMENT
         view = memory[start : start + count].view(dtype).reshape(shape)
@@ -52,14 +55,22 @@ class Pool:
         return torch.from_numpy(view)  # the tensor's storage holds the view
 
     def _give(self, count: int, memory: np.ndarray) -> None:
-        if self.free_bytes() + count > POOL_BYTES:
+        if self.free_bytes() + count > self.most:
+            if self.bounded:
+                return
             self.clear()
-        if count <= POOL_BYTES:
+        if count <= self.most:
             self._free.setdefault(count, []).append(memory)
 
     def free_bytes(self) -> int:
         """What is held and not in use."""
         return sum(count * len(held) for count, held in list(self._free.items()))
+
+    def bound(self, most: int) -> None:
+        """Hold no more than so many bytes, from now on, and of states only."""
+        self.most, self.bounded = most, True
+        if self.free_bytes() > self.most:
+            self.clear()
 
     def clear(self) -> None:
         """Let go of what is not in use."""
@@ -224,13 +235,20 @@ class NumbaKernel(Kernel):
 
     def last_gradient(self, exchange: Exchange, place: Place) -> Tensor:
         hops, state = self.operands.hops, place(self.operands.hops)
-        if hops:  # a step back from nowhere: along no edge
-            starts, nobody = np.zeros(self.nodes + 1, np.int32), np.empty(0, np.int32)
-            no_edges = starts, nobody, np.empty(0, self.dtype)
-            self.step_back(no_edges, state, state, hops)
-        else:
-            state.zero_()
-        return exchange(state)
+        if not hops:
+            return exchange(state.zero_())
+        # A step back from nowhere: along no edge.
+        starts, nobody = np.zeros(self.nodes + 1, np.int32), np.empty(0, np.int32)
+        self.step_back((starts, nobody, np.empty(0, self.dtype)), state, state, hops)
+        query = exchange(self.operands.query)
+        if query is self.operands.query:
+            return state
+        # Others get the factors, q and dR_K, which are smaller, and multiply them themselves.
+        readout = torch.from_numpy(self.grad_readout).view(self.nodes, *self.shape[:2])
+        state = self._rows(len(query))
+        out = state.view(len(query), *self.shape)
+        torch.mul(exchange(readout).unsqueeze(-1), query.unsqueeze(-2), out=out)
+        return state
 
     def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
         states = self.kept.states
@@ -285,17 +303,38 @@ class NumbaKernel(Kernel):
         return POOL.take((math.prod(shape),), self.dtype).numpy()
 
 
-def dropped(x: Tensor, share: float, seed: int) -> Tensor:
-    """x where 16 random bits of an entry say that it stays, scaled up, and 0 elsewhere."""
+def least_draw(share: float) -> int:
+    """What 16 random bits must be at least so that an entry stays, where a share is dropped."""
+    return min(round(share * 2**16), 2**16 - 1)
+
+
+def dropped(
+    x: Tensor, share: float, seed: int, rows: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """x where 16 random bits of an entry say that it stays, scaled up, and 0 elsewhere.
+
+    With `rows`, row pointers [n + 1] and the number of each row's first entry [n], entries draw by
+    these numbers; else by their place in x.
+    """
     from . import _numba_kernels as kernels
 
-    least = min(round(share * 2**16), 2**16 - 1)
-    (given,), out = arrays(x), POOL.take(tuple(x.shape), x.detach().numpy().dtype)
+    least = least_draw(share)
+    shape, dtype = tuple(x.shape), x.detach().numpy().dtype
+    (given,), out = arrays(x), x.new_empty(shape) if POOL.bounded else POOL.take(shape, dtype)
     scale = given.dtype.type(1 / (1 - least / 2**16))
     threads = min(torch.get_num_threads(), -(-given.size // kernels.DROP_LOT)) or 1
     how = np.zeros(1, np.int64), np.uint64(seed), np.uint64(least), scale
-    workers.run(kernels.drop, threads, *how, given, *arrays(out))
+    if rows is None:
+        workers.run(kernels.drop, threads, *how, given, *arrays(out))
+    else:
+        workers.run(kernels.drop_rows, threads, *how, *arrays(*rows), given, *arrays(out))
     return out
+
+
+def seed_at(seed: int, entries: int) -> int:
+    """The seed of what follows so many entries, a multiple of 4: `dropped` of a part is then as of
+    the whole."""
+    return (seed + entries * 0x9E3779B97F4A7C15) % 2**64  # see `_random` of the kernels
 
 
 def arrays(*tensors: Tensor) -> tuple[np.ndarray, ...]:

@@ -21,6 +21,7 @@ class TorchKernel(Kernel):
     """States [N, H, d, c + 1]; `recurrence.py` has the formulas."""
 
     summary = "one sparse product per hop in plain torch; any device, float32 and float64"
+    rooms = 3  # what is read out or added lies beside old and new
 
     def __init__(self, operands: Operands, kept: Kept) -> None:
         super().__init__(operands, kept)

@@ -10,10 +10,13 @@ import numpy as np
 
 from ...datasets import Dataset
 from ...datasets.features import is_csr, to_scipy
-from ...datasets.tables.columns import Category, Column, Matrix, Number, Tags, Text
+from ...datasets.tables.columns import Category, Column, Matrix, Number, Tags, Text, Vector
 
 WORDS = 8
 """Words of a text, or tags, that are told."""
+
+NUMBERS = 4
+"""Numbers of a vector that are told."""
 
 COLUMNS = 12
 """Columns that are told."""
@@ -53,7 +56,13 @@ def _value(column: Column, block: np.ndarray) -> str:
     match column:
         case Number():
             missing = column.flagged and block[1] > 0
-            return "missing" if missing else f"{block[0] * column.std + column.mean:.6g}"
+            return "missing" if missing else f"{column.original(block[0]):.6g}"
+        case Vector():
+            if column.flagged and block[-1] > 0:
+                return "missing"
+            mean, std = column.mean[:NUMBERS], column.std[:NUMBERS]
+            more = ", …" if len(column.mean) > NUMBERS else ""
+            return ", ".join(f"{number:.4g}" for number in block[: len(mean)] * std + mean) + more
         case Category():
             return column.values[block.argmax()] if block.any() else "missing"
         case Tags() | Text():

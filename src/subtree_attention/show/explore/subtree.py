@@ -149,5 +149,6 @@ def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[st
         "beyond": in_head - in_levels,
         "other_heads": float(whole.sum()) - in_head,
         "bias": float(explanation.bias[choice.cls]),
+        "beside": {name: float(part[choice.cls]) for name, part in explanation.beside.items()},
         "logit": float(explanation.logits[choice.cls]),
     }

@@ -16,7 +16,7 @@ import numpy as np
 from ... import _check
 from ...runs import SavedRun, open
 from ...runs.saved import Folder
-from ..explanation import brief, explainer
+from ..explanation import brief
 from .columns import Columns
 from .subtree import Choice, take_apart
 
@@ -57,14 +57,15 @@ class Views:
             )
         self._run, self._classes = run, list(run.dataset.classes)
         self._known = run.dataset.known.numpy()
-        self._mistakes = run.answers.mistakes(self._known)
+        self._answers: Any = run.answers  # of classes
+        self._mistakes = self._answers.mistakes(self._known)
         self._ids, self._columns = run.dataset.node_ids, Columns(run.dataset)
         self._node_of = {id: node for node, id in enumerate(self._ids)}
         self._folded = [id.casefold() for id in self._ids]
-        self._explainer = explainer(run)
+        self._explainer = run.explainer
         if not self._explainer.exact:
             raise ValueError(
-                f"{type(run.model).__name__} has no single level of attention to draw: its logits "
+                f"{run.config.model.title} has no single level of attention to draw: its logits "
                 "are attributed to nodes, see sta explain"
             )
         self._explain = lru_cache(KEPT)(self._explainer)
@@ -102,7 +103,7 @@ class Views:
         _check.known("list", what, LISTS)
         if what == "mistakes":
             return [self._brief(node) for node in self._mistakes[:LISTED]]
-        sure = self._run.probabilities.max(1)
+        sure = self._answers.sureness
         order = np.argsort(sure if what == "uncertain" else -sure, kind="stable")
         return [self._brief(node) for node in order[:LISTED].tolist()]
 
@@ -131,7 +132,7 @@ class Views:
         if head is not None and not 1 <= head <= self._explainer.heads:
             raise ValueError(f"there is no head {head}: heads are 1 to {self._explainer.heads}")
         run = self._run
-        predicted = int(run.probabilities[root].argmax())
+        predicted = int(self._answers.given[root])
         explained = predicted if cls is None else run.dataset.find_class(cls)
         at = None if head is None else head - 1
         choice = Choice(min(hops, MOST_HOPS), at, by, explained)

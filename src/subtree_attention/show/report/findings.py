@@ -13,7 +13,8 @@ import torch
 from torch import nn
 
 from ...io import FileError
-from ...nn import STAGNN, STAConv
+from ...nn import STAGNN, STAConv, unwrapped
+from ...references import Comparison
 from ...runs import SavedRun, open_all
 from ...runs.folder import METRICS, RunResult
 from ...runs.saved import best, score
@@ -21,7 +22,7 @@ from ...tasks.answers import OfLabels, OfNumbers
 from ...tasks.calibration import Bin
 from ...tasks.quality import AnyQuality
 from .. import graphs
-from ..explanation import brief, describe, explainer, output
+from ..explanation import brief, describe, output
 
 MISTAKES = 10
 SOURCES = 5
@@ -41,9 +42,10 @@ class Findings:
 
     Attributes:
         lines: every finished run.
+        references: what simple models reached on the split of run 0, if that was asked for.
         run: the run with the best validation score; what follows is about it alone.
         quality: of its test nodes, as are bins and mistakes.
-        bins: confidence against accuracy, before and after the temperature.
+        bins: confidence against accuracy, before and after calibration.
         hop_weights: [K + 1, 1 or H], where the aggregation over hops has them.
         gates: [K + 1, H], where heads are gated.
         powers: [K, H], of the denominators at hops 1 .. K, where they are learned.
@@ -55,6 +57,7 @@ class Findings:
     """
 
     lines: list[RunLine]
+    references: Comparison | None
     run: SavedRun
     quality: AnyQuality
     bins: tuple[list[Bin], ...]
@@ -80,15 +83,18 @@ def gather(folder: str | Path, *, device: str = "auto") -> Findings:
     bins: tuple[list[Bin], ...] = ()
     if run.task.calibrates:
         some = run.logits[test], run.target[test]
-        bins = tuple(run.task.reliability(*some, heat) for heat in (1.0, run.temperature))
+        bins = tuple(
+            run.task.reliability(*some, as_is) for as_is in ({"temperature": 1.0}, run.found)
+        )
     wrong = run.answers.mistakes(test)
     told = _mistakes(wrong[:MISTAKES], run)
     return Findings(
         lines=lines,
+        references=next(filter(None, (run.references for run in runs)), None),
         run=run,
         quality=score(run).quality,
         bins=bins,
-        **_levels(run.model),
+        **_levels(unwrapped(run.model)),
         mistakes=told,
         wrong=len(wrong),
     )
@@ -124,7 +130,7 @@ def _learned(part: nn.Module, ask: Callable[[], torch.Tensor | None]) -> np.ndar
 def _mistakes(units: list[int], run: SavedRun) -> list[dict[str, Any]]:
     if run.task.unit == "graph":
         return [_graph(unit, run) for unit in units]
-    explain = explainer(run) if units and isinstance(run.model, STAGNN) else None
+    explain = run.explainer if units and isinstance(unwrapped(run.model), STAGNN) else None
     return [
         {
             **brief(run, unit),

@@ -13,11 +13,22 @@ from markupsafe import Markup
 
 from ... import __version__, io
 from ...runs import SavedRun
-from ...tasks.answers import OfNumbers
+from ...tasks.answers import OfClasses, OfNumbers
 from ...tasks.calibration import Intervals
+from ...tasks.deciding import rejections
 from ...tasks.quality import AnyQuality, LabelQuality, Quality, most_confused
+from .. import portfolio
 from ..confusion import shares
-from ..text import intervals_in_words, percent, signed, visible
+from ..decided import choices
+from ..references import OURS, left_out, verdict
+from ..text import (
+    calibrated_by,
+    intervals_in_words,
+    labels_in_words,
+    percent,
+    signed,
+    visible,
+)
 from . import words
 from .charts import Line, chart, spread
 from .findings import Findings
@@ -60,10 +71,12 @@ def render(findings: Findings) -> str:
         found=findings,
         run=run,
         best=run.result,
-        words=[*words.describe(run.config, run.dataset), *origin],
+        words=[*words.describe(run.config, run.dataset), *_labels_seen(run), *origin],
         metric=metric,
         label=metric.label[0].upper() + metric.label[1:],
         scores=_scores(findings),
+        references=_references(findings),
+        portfolio=_portfolio(run),
         curves=_curves(findings),
         tested=int(run.split.test.sum()),
         unit=run.task.unit,
@@ -72,6 +85,8 @@ def render(findings: Findings) -> str:
         confusion=_confusion(findings.quality, run.task.names(run.dataset)),
         labels=_labels(findings.quality, run.task.names(run.dataset)),
         scatter=_scatter(findings),
+        choices=choices(run),
+        rejection=_rejection(run),
         levels=_levels(findings),
         columns=[
             (line.name, line.kind, f"{line.width:,}", f"{line.missing:,}", line.note)
@@ -90,6 +105,12 @@ def _visible(value: Any) -> Any:
 # ----------------------------------------------------------------------------------------- tables
 
 
+def _labels_seen(run: SavedRun) -> list[tuple[str, str]]:
+    """What labels of training nodes do besides being learnt from, if anything."""
+    told = "; ".join(labels_in_words([run]))
+    return [("Labels", told)] if told else []
+
+
 def _scores(findings: Findings) -> dict[str, list[tuple[Any, ...]]]:
     """A row for each run; below several, mean and standard deviation."""
     show, names = findings.run.task.metric.show, ("train", "val", "test")
@@ -101,6 +122,34 @@ def _scores(findings: Findings) -> dict[str, list[tuple[Any, ...]]]:
     sums = zip(("mean", "std"), zip(*map(findings.summary, names), strict=True), strict=True)
     foot = [(name, "", *map(show, values), "", "", "") for name, values in sums if rows[1:]]
     return {"rows": rows, "foot": foot}
+
+
+def _portfolio(run: SavedRun) -> dict[str, Any] | None:
+    """What competed before, if anything did."""
+    if run.portfolio is None:
+        return None
+    rows = portfolio.cells(run.portfolio)
+    return {"headings": portfolio.HEADINGS, "rows": rows, "lines": portfolio.lines(run.portfolio)}
+
+
+def _references(findings: Findings) -> dict[str, Any] | None:
+    """A row for each reference, and for our run 0 on the same split; who is better."""
+    found, metric = findings.references, findings.run.task.metric
+    if found is None:
+        return None
+    first = next(line for line in findings.lines if line.run == 0)
+    scores = [(one.words, one.val, one.test, one.seconds, one.note) for one in found.references]
+    scores.append((OURS, first.val, first.test, first.seconds, ""))
+    scores.sort(key=lambda row: metric.sign * row[1])
+    rows = [
+        (words, metric.show(val), metric.show(test), f"{seconds:.1f}", note)
+        for words, val, test, seconds, note in scores
+    ]
+    return {
+        "rows": rows,
+        "verdict": verdict(found, metric, first.val, first.test, findings.run.task.unit),
+        "left_out": list(left_out(found)),
+    }
 
 
 def _heat(
@@ -127,8 +176,8 @@ def _trust(run: SavedRun) -> dict[str, Any]:
         words = intervals_in_words(calibration, run.task.unit)
         return {"words": words, "headings": headings, "rows": rows}
     return {
-        "words": f"Temperature {calibration.temperature:.3f}, found on the validation {units}. ECE "
-        "is the expected calibration error in percent, NLL the negative log-likelihood.",
+        "words": f"Probabilities are calibrated by {calibrated_by(calibration, run.task.unit)}. "
+        "ECE is the expected calibration error in percent, NLL the negative log-likelihood.",
         "headings": ("", answers, "ECE", "after", "NLL", "after"),
         "rows": [
             (name, f"{part.nodes:,}", *map(percent, part.ece), *(f"{nll:.4f}" for nll in part.nll))
@@ -216,10 +265,23 @@ def _scatter(findings: Findings) -> Markup | None:
     return chart("predicted against true number", [dots], across, across, title, diagonal=True)
 
 
+def _rejection(run: SavedRun) -> Markup | None:
+    """Accuracy of the test nodes that are answered, by the share of those that are not."""
+    if not isinstance(run.answers, OfClasses) or run.task.unit == "pair":
+        return None
+    found = (each for _, each in rejections(run.answers, run.split))
+    points = [(100 - 100 * each.share, 100 * each.right) for each in found if each.share > 0]
+    line = Line("test nodes", "--test", points, dots=True)
+    across = (0, max(100, *(x for x, _ in points)))
+    up = (min(y for _, y in points), 100)
+    label = "accuracy of the answered by the share of the rejected"
+    return chart(label, [line], across, spread(up), "rejected (%)")
+
+
 def _reliability(findings: Findings) -> Markup:
     lines = [
         Line(name, f"--{name}", [(100 * b.confidence, 100 * b.accuracy) for b in bins], dots=True)
         for name, bins in zip(("before", "after"), findings.bins, strict=True)
     ]
-    label = "accuracy by confidence, before and after the temperature"
+    label = "accuracy by confidence, before and after calibration"
     return chart(label, lines, (0, 100), (0, 100), "confidence (%)", diagonal=True)

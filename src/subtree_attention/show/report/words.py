@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 from ...config import Config, FitSettings, LinkPrediction, Settings
 from ...datasets import Dataset
+from ...tasks.balance import metric_in_words
 
 
 def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
@@ -27,6 +28,7 @@ def describe(config: Config, dataset: Dataset) -> list[tuple[str, str]]:
         ("Model", _model(config.model) + _task(config.task)),
         ("Hops", _hops(config.model)),
         ("Training", _training(config.fit, config.task)),
+        ("Metric", metric_in_words(dataset, config.task) or ""),
     ]
     return [(name, text) for name, text in told if text]
 
@@ -66,6 +68,16 @@ def _links(task: LinkPrediction) -> str:
 def _task(task: Settings) -> str:
     """What follows the model, if the task brings something along."""
     has = asdict(task)
+    text = ""
+    if has.get("reference"):
+        text = f"; it stands on {task.words('reference')}, whose probabilities it is added to"
+    if has.get("show_labels"):
+        return text + (
+            f"; labels of training nodes are features too: each step shows {has['show_labels']:.0%}"
+            " of them and learns from the others, predictions see all of them"
+        )
+    if text:
+        return text
     if "decoder" in has:
         return f"; a pair is scored by {task.words('decoder')}"
     return f"; a graph is {task.words('pooling')}" if "pooling" in has else ""
@@ -87,6 +99,8 @@ def _model(model: Settings) -> str:
     text = " with ".join([model.title, *filter(None, [" and ".join(parts)])])
     if "feature_map" in has:
         text += f", {model.words('feature_map')}"
+    if steps := has.get("smoothing"):
+        text += f", the hidden layer smoothed by {steps} step{'s' * (steps > 1)} along the edges"
     return text + (f", dropout {has['dropout']:g}" if has.get("dropout") else "")
 
 
@@ -115,6 +129,8 @@ def _hops(model: Settings) -> str:
 def _training(fit: FitSettings, task: Settings) -> str:
     loss = task.words("loss") if "loss" in asdict(task) else "binary cross-entropy of pairs"
     loss += " of the logarithm" if asdict(task).get("log_target") else ""
+    if asdict(task).get("class_weights", "none") != "none":
+        loss += f", in which each class counts {task.words('class_weights')}"
     scale = ", on the scale of the logarithm" if asdict(task).get("log_target") else ""
     rounded = "" if fit.precision == "full" else f", {fit.words('precision')}"
     return (

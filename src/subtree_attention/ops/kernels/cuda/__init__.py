@@ -132,6 +132,10 @@ class CudaKernel(Kernel):
         return range(2, hops)  # S_1 is made of the factors again, which costs little
 
     @staticmethod
+    def grad_readouts(hops: int) -> int:
+        return 2 * hops + 2  # of all hops, with up to twice the columns; values and ones too
+
+    @staticmethod
     def most_kept_bytes(sizes: Sizes, num_edges: int) -> float:
         gathered = _gathered_bytes(num_edges, sizes.heads * sizes.channels, sizes.columns - 1)
         return KEPT_BYTES if gathered <= FILLING_BYTES else KEPT_SHARE * gathered
@@ -142,6 +146,13 @@ class CudaKernel(Kernel):
         self.query, self.key, self.ones = self.ends.query, self.ends.key, self.ends.ones
         self.hops, self.state_dtype = operands.hops, operands.state_dtype
         self.width = self.ends.width
+        self.brought: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def bring(self, exchange: Exchange, name: str, left: Tensor, right: Tensor) -> Any:
+        """Factors on the columns of a matrix, exchanged once for all blocks."""
+        if name not in self.brought:
+            self.brought[name] = exchange(left), exchange(right)
+        return self.brought[name]
 
     def layout(self, columns: int, factors: bool) -> Layout:
         """How so many columns are laid over lanes, from their factors or from a state."""
@@ -149,7 +160,8 @@ class CudaKernel(Kernel):
         return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
 
     def blocks(self, matrix: Rows) -> Iterator[_Block]:
-        if self.query.numel() and self.hops:
+        rows = self.operands.most_rows or len(self.query)  # whoever has none exchanges too
+        if rows and self.hops:
             size = self.block_columns
             for first in range(0, self.width, size):
                 yield _Block(self, matrix, first, min(size, self.width - first))
@@ -159,7 +171,8 @@ class CudaKernel(Kernel):
         """Columns that walk together: all where read-outs have no room until the last is done."""
         if len(self.readouts) < self.hops:
             return self.width
-        column_bytes = max(self.query.numel(), 1) * self.state_dtype.itemsize
+        rows = self.operands.most_rows or max(len(self.query), 1)
+        column_bytes = rows * self.query.shape[1:].numel() * self.state_dtype.itemsize
         most = max(BLOCK_BYTES // column_bytes, LEAST_COLUMNS)
         blocks = ceil(self.width / most)
         return min(padded(ceil(self.width / blocks)), self.width)  # of about the same size
@@ -258,6 +271,10 @@ class _Block:
             "arrived": tape.zeros(pieces * self.columns * heads, query.device),
         }
 
+    @staticmethod
+    def empty(numbers: int, like: Tensor) -> Tensor:
+        return like.new_empty(numbers)
+
     def room(self) -> Tensor:
         query = self.run.query
         shape = (query.size(0), self.columns * query.size(1) * query.size(2))
@@ -275,7 +292,7 @@ class _Block:
         return self._kept()[hop - 2]
 
     def first(self, exchange: Exchange, place: Place) -> None:
-        self.left, self.right = exchange(self.run.key), exchange(self.run.ones)
+        self.left, self.right = self.run.bring(exchange, "first", self.run.key, self.run.ones)
 
     def step(self, matrix: Rows, old: Tensor | None, new: Tensor | None, hop: int) -> Any:
         run = self.run
@@ -293,7 +310,8 @@ class _Block:
         return new
 
     def last_gradient(self, exchange: Exchange, place: Place) -> None:
-        self.left, self.right = exchange(self.run.query), exchange(self.run.grads.readouts[-1])
+        run = self.run
+        self.left, self.right = run.bring(exchange, "last", run.query, run.grads.readouts[-1])
 
     def step_back(self, transpose: Rows, old: Tensor | None, new: Tensor, hop: int) -> Tensor:
         other = self.run.grads.readouts[hop - 1]
@@ -321,6 +339,8 @@ class _Block:
     def read_kept(self) -> None:
         """dq += sum over kept states and their columns."""
         run, dots, states, layout = self.run, self.run.dot_query, self._kept(), self.from_state
+        if not run.query.numel():  # a rank without nodes
+            return
         module = launch.module("kernels.cu", layout.macros, run.query.device)
         launch.Bound(module, _KEPT)(
             "dot_kept",
@@ -347,6 +367,8 @@ class Rows:
 
     def hop(self, layout: Layout, **parts: Any) -> None:
         """One hop of all rows; the parts are fields of `Hop` in kernels.cu."""
+        if not self.items:  # a rank without nodes
+            return
         if layout not in self.bound:
             self.bound[layout] = self._bind(layout), layout.grid(self.items)
         kernels, grid = self.bound[layout]

@@ -44,7 +44,7 @@ def graph_schedule(graph: Graph, transpose: bool) -> tuple[Tensor, Tensor]:
     """How the rows of a graph's matrix, or of its transpose, are shared out."""
     rows, longest = _graph_rows(graph).rows, graph.cached("survey", _survey).view(2, -1)
     rowptr, rows, longest = (each[int(transpose)] for each in (graph.rowptrs, rows, longest))
-    return _share_out(rowptr, graph.num_edges, ByLength(rows, longest))
+    return _share_out(rowptr, graph.entry_counts[int(transpose)], ByLength(rows, longest))
 
 
 def share_out(rowptr: Tensor, entries: int) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def _graph_rows(graph: Graph) -> ByLength:
 
 
 def _both_by_length(graph: Graph) -> ByLength:
-    return _by_length(torch.stack(graph.rowptrs), graph.num_edges)
+    return _by_length(torch.stack(graph.rowptrs), max(graph.entry_counts))
 
 
 def _longest_rows(graph: Graph) -> Tensor:

@@ -54,6 +54,7 @@ export class Panels {
       [parts.others, count(parts.others, "other node"), parts.others_contribution, "quiet"],
       [view.levels.some((level) => !level.rest), `beyond hop ${options.hops}`, parts.beyond, "quiet"],
       [options.head !== "all", "other heads", parts.other_heads, "quiet"],
+      ...Object.entries(parts.beside).map(([name, value]) => [true, name, value, "quiet"]),
       [true, "bias", parts.bias, "quiet"],
       [true, `logit of ${view.class}`, parts.logit, "total"],
     ].filter(([there]) => there);
@@ -128,7 +129,8 @@ export class Panels {
 
 function hopRows(view) {
   const heads = view.levels[0].heads.map((_, i) => i);
-  const most = largest([...view.levels.map((level) => total(level.heads)), view.parts.bias]);
+  const { bias, beside } = view.parts;
+  const most = largest([...view.levels.map((level) => total(level.heads)), ...Object.values(beside), bias]);
   const line = (name, whole, cells, kind) =>
     row(kind, name, signed(whole), kind === "total" ? "" : bar(whole, most), ...cells);
   const sums = heads.map((head) => total(view.levels.map((level) => level.heads[head])));
@@ -136,7 +138,8 @@ function hopRows(view) {
     head([""], ["all"], [""], ...heads.map((head) => [`head ${head + 1}`])),
     ...view.levels.map((level) =>
       line(hopName(level.hop), total(level.heads), level.heads.map(signed), level.rest ? false : "quiet")),
-    line("bias", view.parts.bias, heads.map(() => ""), false),
+    ...Object.entries(beside).map(([name, value]) => line(name, value, heads.map(() => ""), false)),
+    line("bias", bias, heads.map(() => ""), false),
     line("logit", view.parts.logit, sums.map(signed), "total"),
   ];
 }
@@ -154,9 +157,10 @@ function row(kind, name, ...cells) {
 function sumOf(view, classes) {
   const { parts } = view;
   const told = total(parts.sources.map((source) => source.contribution)) + parts.others_contribution
-    + parts.beyond + parts.other_heads + parts.bias;
+    + parts.beyond + parts.other_heads + total(Object.values(parts.beside)) + parts.bias;
   const own = view.logits[classes.places.get(view.class)];
-  return `The rows add up to ${told.toFixed(5)}; the model's own logit is ${own.toFixed(5)}.`;
+  const whose = Object.keys(parts.beside).length ? "prediction's" : "model's own";
+  return `The rows add up to ${told.toFixed(5)}; the ${whose} logit is ${own.toFixed(5)}.`;
 }
 
 function columnsOf(rows) {
