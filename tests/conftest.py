@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from subtree_attention import graph
+from subtree_attention.ops.kernels import cpu
 from tests.postgresql import postgresql
 
 __all__ = ["postgresql"]
@@ -53,6 +54,13 @@ def _seeded() -> None:
 def _nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """What compiled code asks of graphs is not made for those of the next test."""
     monkeypatch.setattr(graph, "_ASKED_BY_COMPILERS", {})
+
+
+@pytest.fixture(autouse=True)
+def _unbounded_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget of memory bounds what the kernels hold for the whole process: for one test here."""
+    monkeypatch.setattr(cpu.POOL, "most", cpu.POOL_BYTES)
+    monkeypatch.setattr(cpu.POOL, "bounded", False)
 
 
 Outcome = tuple[int, str, str]

@@ -1,10 +1,10 @@
 """What it is worth that ranks compute while rows travel: two ranks, over links of some speeds.
 
 Two processes, each with a thread, share the nodes of a made-up graph over gloo, in a network of
-their own whose one link the kernel slows down (`tc`, a token bucket; needs Linux and root). A step is
-forward and backward pass of the operator. "in turns" is what we do: two parts of the heads, of which
-one computes while rows of the other travel; "one after the other" walks all heads at once and
-waits. Both in one job, in alternation; the least of some rounds, of the slower rank.
+their own whose one link the kernel slows down (`tc`, a token bucket; needs Linux and root). A step
+is forward and backward pass of the operator. "in turns" is what we do: two parts of the heads, of
+which one computes while rows of the other travel; "one after the other" walks all heads at once
+and waits. Both in one job, in alternation; the least of some rounds, of the slower rank.
 
     python -m experiments.benchmarks.overlap --out results/overlap-cpu.json
 """
@@ -121,7 +121,7 @@ def _step(graph: sta.PartGraph) -> Callable[[], None]:
 
 def _sent(graph: sta.PartGraph, step: Callable[[], None]) -> int:
     """What this rank sends in a step, in bytes."""
-    ways = graph.shared.there, graph.shared.back
+    ways = [way for way in (graph.shared.there, graph.shared.back) if way is not None]
     before = sum(way.sent_bytes for way in ways)
     step()
     return sum(way.sent_bytes for way in ways) - before

@@ -102,10 +102,11 @@ def check_left(reference: Reference, folder: Path) -> None:
     leftovers = [name for name in left if name.endswith(io.TEMPORARY)]
     if leftovers:
         raise Lost(f"left behind: {leftovers}")
-    if not COMMANDS[reference.name].same:
-        left, wanted = dict.fromkeys(left), dict.fromkeys(reference.left)
-    else:
-        wanted = reference.left
+    command, wanted = COMMANDS[reference.name], reference.left
+    if not command.same:
+        left, wanted = (
+            {name: None for name in each if name not in command.perhaps} for each in (left, wanted)
+        )
     other = [n for n in left.keys() | wanted.keys() if left.get(n, 0) != wanted.get(n, 0)]
     if other:
         raise Lost(f"other than without a fault: {sorted(other)}")
