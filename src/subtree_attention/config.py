@@ -7,7 +7,9 @@ Nothing in here needs torch, so that `sta --help` answers at once.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
@@ -15,6 +17,41 @@ from typing import Any, ClassVar, get_type_hints
 
 from . import _check
 from .upgrade import FORMAT, upgrade
+
+AUTO = "auto"
+NODES_BEHIND = 50
+"""Of a training node of a batch, how many nodes are sampled, unless the user says how many."""
+
+
+def fan_outs(asked: str, hops: int) -> list[int]:
+    """How many neighbours are sampled at each hop, the nearest first; -1 for all of them.
+
+    >>> fan_outs("5,3", 4), fan_outs("auto", 3)
+    ([5, 3, 3, 3], [6, 3, 1])
+    """
+    if asked == AUTO:
+        return _usual_fan_outs(hops)
+    words = [word.strip() for word in asked.split(",")]
+    if not all(word == "all" or (word.isdecimal() and int(word) > 0) for word in words):
+        raise ValueError(
+            "num_neighbors must be how many neighbours to sample at each hop, as 5,3,2, or all, or "
+            f"auto, got {_check.said(asked)}"
+        )
+    counts = [-1 if word == "all" else int(word) for word in words]
+    return [*counts, *counts[-1:] * hops][:hops]
+
+
+def _usual_fan_outs(hops: int) -> list[int]:
+    """As large as `NODES_BEHIND` allows, each about half of the one before: near nodes count in
+    more of the levels."""
+    counts = [1] * hops
+    for _ in range(NODES_BEHIND):
+        for place in range(hops):
+            more = [count + (place == at) for at, count in enumerate(counts)]
+            halves = place == 0 or 2 * more[place] <= counts[place - 1]
+            if halves and sum(itertools.accumulate(more, operator.mul)) <= NODES_BEHIND:
+                counts = more
+    return counts
 
 
 def option(
@@ -515,6 +552,24 @@ class FitSettings(Settings):
     patience: int = option(
         200, "Epochs without a better validation score before a run stops.", least=1
     )
+    batch: int = option(
+        0,
+        "Training nodes of a step, each with a sample of its neighbours, for graphs on which whole "
+        "steps take too long. Evaluation stays exact. 0: all nodes and edges in every step.",
+    )
+    num_neighbors: str = option(
+        AUTO,
+        "With --batch, neighbours that are sampled at each hop, as 5,3,2, the nearest first; all "
+        "for all of them, auto for about 50 nodes behind each.",
+    )
+    sample_by: str = option(
+        "uniform",
+        "With --batch, which neighbours are sampled",
+        words={
+            "uniform": "any alike",
+            "walk": "by how much they send, in proportion to the entries of the transition",
+        },
+    )
     precision: str = option(
         "full",
         "Of the states that walk from hop to hop in training: full, or bf16, rounded, which saves "
@@ -524,6 +579,10 @@ class FitSettings(Settings):
             "bf16": "states of the walk rounded to bfloat16 between hops",
         },
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fan_outs(self.num_neighbors, 1)  # refuses what cannot be read
 
 
 MODELS: dict[str, type[Settings]] = {
@@ -643,6 +702,17 @@ class Config:
     def walks(self) -> bool:
         """Whether states walk from hop to hop."""
         return hasattr(self.model, "hops") and getattr(self.model, "feature_map", "") != "softmax"
+
+    @property
+    def depth(self) -> int:
+        """How many hops away a node is that the model still sees."""
+        hops: int = getattr(self.model, "hops", 0) * getattr(self.model, "layers", 1)
+        return hops
+
+    @property
+    def fan_outs(self) -> list[int]:
+        """With batches, how many neighbours are sampled at each hop; -1 for all of them."""
+        return fan_outs(self.fit.num_neighbors, self.depth)
 
     def flat(self) -> dict[str, Any]:
         """Every setting by its plain name."""

@@ -27,7 +27,8 @@ PARALLEL = group(
     parallel=(
         str,
         "How processes share the work: nodes (each owns some, with their features and edges), "
-        "heads (each walks some over the whole graph), or both, as nodes=2,heads=2.",
+        "heads (each walks some over the whole graph), or both, as nodes=2,heads=2; batches, with "
+        "--batch: each has the graph and learns from a share of every batch.",
     ),
     partition=(
         str,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..datasets import Dataset
     from ..train.fit import Result
+    from ..train.jobs import Place
     from ..train.parallel import InPieces, Job
     from ..train.watch import Watch
 
@@ -146,6 +147,7 @@ def train(
     sta train photo --model staformer  blocks of subtree attention
     sta train photo --memory 500MB     in parts, as far as that asks for
     sta train ogbn-arxiv               a graph of OGB, with its split and its metric
+    sta train ogbn-products --batch 4096       steps on samples, exact scores
     sta train --resume                 go on with the run that was stopped last
 
     \b
@@ -187,6 +189,7 @@ def train(
     \b
     [bold]Many devices[/bold], or processes, of this machine and others:
     torchrun --nproc-per-node=4 -m subtree_attention train pubmed --parallel nodes
+    torchrun --nproc-per-node=4 -m subtree_attention train pubmed --batch 1024 --parallel batches
     """
     from ..datasets.registry import is_ogb
     from ..runs import folder as files
@@ -215,7 +218,9 @@ def train(
         _refuse_settings(settings)
         search, compete = _search(tables, settings), tables.pop("portfolio", True)
         dataset, config = _own_graph(settings, **tables)
-        if compete and task_of(config.task).unit == "node":
+        if not search:
+            config = _sampled_if_long(dataset, config, where, settings)
+        if compete and task_of(config.task).unit == "node" and not config.fit.batch:
             settings["graph"] = config.data.graph
             search |= {"since": started, "device": where, **how, **settings}
             train_it = partial(fit_portfolio, dataset, out, **search)
@@ -224,6 +229,7 @@ def train(
     elif is_ogb(graph) and "resume" not in how:
         files.check_open(out)
         dataset, config = _of_ogb(str(graph), settings)
+        config = _sampled_if_long(dataset, config, where, settings)
         train_it = partial(fit, config, out, data=dataset, device=where, **how)
     else:
         config, out = _resolved(graph, settings, out, "resume" in how)
@@ -238,6 +244,19 @@ def train(
         competition.show(portfolio, sta.out_console)
     show_result(result, sta.out_console)
     show_next(result, sta.out_console)
+
+
+def _sampled_if_long(dataset: Dataset, config: Config, place: Place, given: Given) -> Config:
+    """The configuration, with steps on samples where whole ones would take long; said, if so."""
+    from ..train.large import sampled_if_long
+
+    if "batch" in given:
+        return config
+    changed, words = sampled_if_long(dataset, config, place.device, place.memory)
+    if words:
+        say(words)
+    kept = {name: given[name] for name in ("epochs", "patience") if name in given}
+    return changed.replace(**kept)
 
 
 def _train_on_ranks(
@@ -266,7 +285,7 @@ def _train_on_ranks(
         own = {name: value for name, value in tables.items() if name != "portfolio"}
         _refuse_missing(own, settings)
         _refuse_settings(settings)
-        if ranks.in_parts(own):
+        if ranks.in_parts(own) and not job.shares_batches:
             return *ranks.read_pieces(job, settings, **_columns(own)), out
         return *_own_graph(settings, **sta.with_queries(own)), out
 

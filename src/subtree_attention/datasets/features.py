@@ -38,6 +38,19 @@ def csr_tensor(
         )
 
 
+def rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of features: [N, F] -> [n, F], dense or CSR as they are."""
+    if not x.is_sparse_csr:
+        return x[rows]
+    starts = x.crow_indices()
+    lengths = starts[rows + 1] - starts[rows]
+    ends = lengths.cumsum(0)
+    inside = torch.arange(int(lengths.sum())) - (ends - lengths).repeat_interleave(lengths)
+    entries = starts[rows].repeat_interleave(lengths) + inside
+    kept = torch.cat([ends.new_zeros(1), ends])
+    return csr_tensor(kept, x.col_indices()[entries], x.values()[entries], (len(rows), x.size(1)))
+
+
 def named_parts(x: Tensor) -> dict[str, Tensor]:
     """Features as the strided tensors of a file: x itself, or what its CSR form is made of."""
     if not is_csr(x):

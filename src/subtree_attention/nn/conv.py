@@ -309,13 +309,13 @@ class STAConv(nn.Module):
 
     def _check_walks_on(self, graph: Graph) -> None:
         """Refuse a Graph with another transition than the layer's, or without its loops."""
-        wanted = graph.transition if self.transition == "auto" else self.transition
-        loops = self.self_loops and not graph.self_loops
-        if wanted != graph.transition or loops:
+        transition, looped = graph.walks_by
+        wanted = transition if self.transition == "auto" else self.transition
+        if wanted != transition or (self.self_loops and not looped):
             loops_too = ", self_loops=True" if self.self_loops else ""
             raise ValueError(
                 f"this layer walks with transition={wanted!r}{loops_too}, but the Graph was made "
-                f"with transition={graph.transition!r}, self_loops={graph.self_loops}: make it as "
+                f"with transition={transition!r}, self_loops={looped}: make it as "
                 f"Graph(edge_index, num_nodes, transition={wanted!r}{loops_too}), or pass the "
                 "edge_index itself"
             )

@@ -202,6 +202,23 @@ def set_memory(model: nn.Module, memory: str | int | None) -> None:
             module.budget = memory_of.check(memory, layer.feature_map, layer.edge_dim)
 
 
+@contextmanager
+def keeping_to(model: nn.Module, memory: str | int | None) -> Iterator[None]:
+    """For a while a model keeps to a budget, if there is one; then it walks as before."""
+    if memory is None:
+        yield
+        return
+    layers = [module for module in model.modules() if isinstance(module, STAConv)]
+    ways = [layer.way for layer in layers]
+    set_memory(model, memory)
+    try:
+        yield
+    finally:
+        set_memory(model, None)
+        for layer, way in zip(layers, ways, strict=True):
+            layer.way = way
+
+
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Groups for an optimiser: what a model names in `no_weight_decay()`, if it has that, is not
     decayed."""

@@ -24,6 +24,11 @@ def smoothed(x: Tensor, graph: Graph, steps: int, edge_weight: Tensor | None = N
         steps: 0 or more.
         edge_weight: `[given_edges]`, in the place of the graph's own.
     """
+    if graph.stands_for is not None and steps:
+        raise ValueError(
+            "smoothing walks with a loop at every node, and the entries of a sample are estimates "
+            "of a walk without: use smoothing=0 on batches"
+        )
     looped = graph.with_self_loops()
     for _ in range(steps):
         x = walked(x, looped, edge_weight)

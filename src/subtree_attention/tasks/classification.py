@@ -16,7 +16,16 @@ from . import deciding, smooth
 from .answers import OfClasses
 from .calibration import Bin, Calibration
 from .deciding import Asked, Decided
-from .metrics import CLASS_METRICS, LOSSES, Loss, balanced, cross_entropy, rarer
+from .metrics import (
+    CLASS_METRICS,
+    LOSSES,
+    Loss,
+    LossOfSome,
+    balanced,
+    cross_entropy,
+    of_some,
+    rarer,
+)
 from .quality import AnyQuality, quality
 from .task import Problem, Task, parts
 
@@ -106,13 +115,21 @@ class Classification(Tempered):
         """Of the logits [U, C] of all units, on those in the mask: target, mask [U]."""
         return self._loss(target, mask, outputs)(mask)
 
+    def loss_of_some(self, target: Tensor, mask: Tensor, outputs: int) -> LossOfSome:
+        return of_some(self._made(target, mask, outputs), target)
+
     def _loss(self, target: Tensor, mask: Tensor, outputs: int) -> Callable[[Tensor], Loss]:
         """The loss on the units of any mask [U], which is a part of the training units in `mask`;
         classes have the weights that these give them."""
+        made = self._made(target, mask, outputs)
+        return lambda some: made(target, some)
+
+    def _made(self, target: Tensor, mask: Tensor, outputs: int) -> Callable[[Tensor, Tensor], Loss]:
+        """The loss of any target and mask, with the weights of classes that these give them."""
         if self.weighs:
             weights = balanced(target, mask, outputs)
-            return lambda some: cross_entropy(target, some, outputs, weights)
-        return lambda some: LOSSES[self.settings.loss](target, some, outputs)
+            return lambda some, which: cross_entropy(some, which, outputs, weights)
+        return lambda some, which: LOSSES[self.settings.loss](some, which, outputs)
 
     def settle(self, outputs: np.ndarray, target: np.ndarray, split: Split) -> dict[str, Any]:
         """The temperature; where classes have weights, also what undoes these in probabilities."""

@@ -13,7 +13,7 @@ from . import calibration as calibrating
 from . import deciding
 from .answers import OfLabels
 from .classification import Tempered
-from .metrics import LABEL_METRICS, Loss, label_binary
+from .metrics import LABEL_METRICS, Loss, LossOfSome, label_binary, of_some
 from .quality import LabelQuality, label_quality
 from .task import parts
 
@@ -48,6 +48,9 @@ class MultiLabel(Tempered):
     def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:
         """Of the logits [U, C] of all units, on those in the mask: target [U, C], mask [U]."""
         return label_binary(target, mask)
+
+    def loss_of_some(self, target: Tensor, mask: Tensor, outputs: int) -> LossOfSome:
+        return of_some(label_binary, target)
 
     def probabilities(self, logits: np.ndarray, found: Mapping[str, Any]) -> np.ndarray:
         return expit(self.calibrated(logits, found))

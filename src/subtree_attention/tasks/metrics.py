@@ -23,6 +23,7 @@ from ..datasets import Split
 from .ranking import HITS, mrr
 
 Loss = Callable[[Tensor], Tensor]
+LossOfSome = Callable[[Tensor, Tensor], Tensor]
 Score = Callable[[Tensor], Tensor]
 
 
@@ -244,6 +245,17 @@ def label_binary(labels: Tensor, mask: Tensor) -> Loss:
         return F.binary_cross_entropy_with_logits(logits, own, share, reduction="sum")
 
     return loss
+
+
+def of_some(loss: Callable[[Tensor, Tensor], Loss], target: Tensor) -> LossOfSome:
+    """A loss that is made of a target and a mask, for batches: of the outputs [B, ...] of some
+    units, and which they are [B]."""
+
+    def on(outputs: Tensor, rows: Tensor) -> Tensor:
+        some = target[rows]
+        return loss(some, torch.ones_like(rows, dtype=torch.bool))(outputs)
+
+    return on
 
 
 def distance(kind: str, target: Tensor, mask: Tensor) -> Loss:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .answers import OfNumbers
 from .calibration import LEVEL, Coverage, Intervals, conformal_rank
 from .deciding import Asked, refuse
-from .metrics import NUMBER_METRICS, Loss, Score, distance
+from .metrics import NUMBER_METRICS, Loss, LossOfSome, Score, distance, of_some
 from .quality import NumberQuality, all_scores
 from .task import Task, parts
 
@@ -80,6 +80,12 @@ class Regression(Task):
         center, scale = standard(target, mask)
         loss = distance(self.settings.loss, (target - center) / scale, mask)
         return lambda given: loss(given[:, 0])
+
+    def loss_of_some(self, target: Tensor, mask: Tensor, outputs: int) -> LossOfSome:
+        center, scale = standard(target, mask)
+        kind, standardised = self.settings.loss, (target - center) / scale
+        on = of_some(lambda some, which: distance(kind, some, which), standardised)
+        return lambda given, rows: on(given[:, 0], rows)
 
     def scores(self, model: nn.Module, target: Tensor, split: Split) -> Score:
         """The metric is on the scale of the target, whatever the outputs [U, 1] are on."""

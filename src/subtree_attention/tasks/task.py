@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..config import tasks_for
 from ..datasets import Split, targets
 from ..nn import build
-from .metrics import Loss, Metric, Score
+from .metrics import Loss, LossOfSome, Metric, Score
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -177,6 +177,12 @@ class Task:
         """A function of the network's outputs: what is minimised, on the units in the mask [U].
 
         It may draw random numbers, and may use parts of the model.
+        """
+        raise NotImplementedError
+
+    def loss_of_some(self, target: Tensor, mask: Tensor, outputs: int) -> LossOfSome:
+        """A function of the outputs [B, ...] of some units, and which they are [B]: the loss on
+        them. `mask` [U] are all that training knows, for what does not go by the few of a batch.
         """
         raise NotImplementedError
 

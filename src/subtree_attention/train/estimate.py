@@ -7,6 +7,8 @@ once, in a fraction of a second (`speed`). How far that holds: results/estimate-
 
 from __future__ import annotations
 
+import itertools
+import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -122,6 +124,28 @@ class Estimate:
         free = self.memory.free
         of = f"of {gib(free)} free {self.memory.where}" if free is not None else self.memory.where
         return f"about {clock(self.seconds)} an epoch, {run} a run; {gib(self.bytes)} {of}"
+
+
+OF_EVALUATION = 1 / 4
+"""Of what whole epochs do: an evaluation goes forward once, a step forward and about twice back."""
+
+
+@dataclass(frozen=True)
+class OfBatches(Estimate):
+    """What steps on samples will take, each epoch with an evaluation of the whole graph.
+
+    Attributes:
+        steps: of an epoch.
+        step: seconds of one, which it measures.
+    """
+
+    steps: int = 0
+    step: Callable[[], float] = float
+
+    @cached_property
+    def seconds(self) -> float:
+        whole: float = Estimate.seconds.func(self)  # type: ignore[attr-defined]
+        return self.steps * self.step() + OF_EVALUATION * whole
 
 
 def clock(seconds: float) -> str:
@@ -315,6 +339,34 @@ def estimate(
     runs = min(at_a_time, config.fit.runs)
     found = cost(dataset, config, device, budget)
     return Estimate(config, found, device, runs, memory(device), fast)
+
+
+def behind(config: Config) -> int:
+    """How many nodes are sampled for a training node, at most; of all neighbours, one."""
+    return sum(itertools.accumulate(map(abs, config.fan_outs), operator.mul))
+
+
+def of_batches(
+    dataset: Dataset,
+    config: Config,
+    device: torch.device,
+    steps: int,
+    step: Callable[[], float],
+    budget: int | str | None = None,
+) -> OfBatches:
+    """Time and memory of a configuration that learns from samples: so many steps an epoch, of
+    which one takes as many seconds as `step` measures."""
+    network, whole = _network(dataset, config), _call(dataset, config, device)
+    inside = getattr(network, "encoder", None) or network
+    nodes = min(dataset.num_nodes, config.fit.batch * (1 + behind(config)))
+    batch = memory_of.Call(nodes, nodes, device, torch.float32, True, whole.dense)
+    evaluated = memory_of.count(inside, whole._replace(training=False))
+    if budget is not None:
+        evaluated = min(evaluated, left(dataset, config, device, budget))
+    found = cost(dataset, config, device)
+    held = resident(dataset, config, device) + BASE + memory_of.count(inside, batch) + evaluated
+    about = found._replace(bytes=held), device, 1, memory(device), None
+    return OfBatches(config, *about, steps, step)
 
 
 def smaller(found: Estimate, dataset: Dataset) -> Iterator[str]:

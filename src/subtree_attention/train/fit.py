@@ -34,8 +34,9 @@ from ..tasks import Problem
 from ..tasks import of as task_of
 from ..tasks.metrics import Metric
 from ..upgrade import FORMAT
+from .batches import measured_step
 from .beside import beside
-from .estimate import Expected, expect
+from .estimate import Expected, expect, of_batches
 from .jobs import Place, work
 from .run import Material, SavingRun
 from .watch import Watch
@@ -144,7 +145,8 @@ def fit(
     material = Material(dataset.encoded(config.data.encoding), config, place.device, place.memory)
     seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
     problems = [material.problem(seed) for seed in seeds]
-    expected = None if given and files.is_done(given) else expectation(material, place)
+    done = given is not None and files.is_done(given)
+    expected = None if done else expectation(material, place, problems[0])
     folder = given or files.new_folder(config.data.graph)
     with files.claimed(folder):
         files.may_write(config, folder, resume)  # again: somebody may have been faster
@@ -184,12 +186,19 @@ def warn_of_few(problem: Problem, material: Material, watch: Watch) -> None:
         watch.say(f"{words}: {more}")
 
 
-def expectation(material: Material, place: Place) -> Expected:
-    """What the runs will take, before anything is written; what does not fit is refused."""
-    captured = place.capture and can_capture(material.config)
-    at_a_time = place.at_a_time(captured)
-    how = material.dataset, material.config, place.device, at_a_time, place.memory
-    return expect(*how)
+def expectation(material: Material, place: Place, problem: Problem | None = None) -> Expected:
+    """What the runs will take, before anything is written; what does not fit is refused.
+
+    `problem` is that of the first run, for configurations that learn from samples of it.
+    """
+    how = material.dataset, material.config, place.device
+    if material.config.fit.batch and problem is not None:
+        with torch.random.fork_rng(devices=[]):  # the random numbers are those of the runs
+            trainer = material.on_batches(material.network(), problem, material.config.fit.seed)
+        steps, step = trainer.batches.in_an_epoch, measured_step(trainer)
+        return Expected(of_batches(*how, steps, step, place.memory), "")
+    at_a_time = place.at_a_time(place.capture and can_capture(material.config))
+    return expect(*how, at_a_time, place.memory)
 
 
 def refuse_under_way(folder: Path | None) -> None:

@@ -12,6 +12,7 @@ from .. import _check
 from ..config import (
     MODELS,
     Config,
+    FitSettings,
     LinkPrediction,
     STAFormerSettings,
     STAGNNSettings,
@@ -21,6 +22,7 @@ from ..config import (
 from ..datasets import Dataset, as_dataset, info
 from ..tasks.balance import by_balance
 from ..tasks.link import Links
+from .batches import MOST_STEPS
 
 STAGNN, DEEP_MODEL = STAGNNSettings.name, STAFormerSettings.name
 _PROTOCOL: dict[str, dict[str, Any]] = {
@@ -140,6 +142,10 @@ MANY_CLASSES, MANY_ENTRIES = 50, 200_000
 do not grow with the classes."""
 
 
+STEPS_OF_PATIENCE, MOST_STEPS_OF_A_RUN = 600, 12_000
+"""With batches: steps without a better score, and at most."""
+
+
 def recipe(graph: Any, /, **changes: Any) -> Config:
     """The configuration for a graph, with changes.
 
@@ -160,14 +166,30 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
     own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
     task = {"task": "graph-classification"} if known.num_graphs else {}
     settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
-    return _for_task(Config.of(known.name, **task, **settings), changes)
+    config = Config.of(known.name, **task, **settings)
+    return _for_task(_for_batches(config, changes, known.num_nodes), changes)
 
 
 def for_own(dataset: Any, changes: dict[str, Any]) -> Config:
     """The configuration for a graph of one's own, with changes: of a `Dataset`, or of what has the
     sizes and targets of one."""
     model = _model_of(changes, dataset.batch is not None or wants_deep(dataset, changes))
-    return _for_task(by_size(dataset, model), {**_for_few(dataset, model, changes), **changes})
+    config = _for_batches(by_size(dataset, model), changes, dataset.num_nodes)
+    return _for_task(config, {**_for_few(dataset, model, changes), **changes})
+
+
+def _for_batches(config: Config, changes: dict[str, Any], nodes: int) -> Config:
+    """Epochs of batches are fewer."""
+    return batched(config, changes["batch"], nodes) if changes.get("batch") else config
+
+
+def batched(config: Config, batch: int, nodes: int) -> Config:
+    """A configuration with steps on samples: epochs and patience go by the steps that they have, on
+    a graph of so many nodes of which most are learnt from."""
+    steps = max(1, min(MOST_STEPS, round(0.6 * nodes / FitSettings.checked("batch", batch))))
+    patience = min(config.fit.patience, max(4, -(-STEPS_OF_PATIENCE // steps)))
+    epochs = min(config.fit.epochs, max(10, -(-MOST_STEPS_OF_A_RUN // steps)))
+    return config.replace(batch=batch, patience=patience, epochs=epochs)
 
 
 def _for_few(dataset: Dataset, model: str, changes: dict[str, Any]) -> dict[str, Any]:

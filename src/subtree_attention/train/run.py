@@ -17,12 +17,14 @@ from ..config import Config
 from ..datasets import Dataset
 from ..graph import Graph
 from ..nn import as_features, set_memory
+from ..partition import Ranks
 from ..runs import stacked
 from ..runs.folder import CHECKPOINT, MODEL, REFERENCE, Epoch, RunResult, write_curves, write_result
 from ..runs.saved import save_model
 from ..tasks import Problem
 from ..tasks import of as task_of
 from ..upgrade import FORMAT
+from .batches import BatchTrainer, batches_of, refuse_settings
 from .estimate import left
 from .step import NOTES, Trainer
 
@@ -70,7 +72,12 @@ class Material:
         config: what is trained.
         device: where.
         memory: what training may take, see `Place`.
+
+    Attributes:
+        ranks: those that share a batch: this one alone.
     """
+
+    ranks = Ranks()
 
     def __init__(
         self,
@@ -83,6 +90,8 @@ class Material:
         self.task = task_of(config.task)
         self.task.accept(dataset)
         check_reference(config, dataset)
+        if config.fit.batch:
+            refuse_settings(config)
         self.x = as_features(dataset.features.to(device))  # prepared once: the runs share it
         outputs = self.task.outputs(dataset)
         self.sizes = {"in_channels": self.x.size(1), "out_channels": outputs}
@@ -134,12 +143,16 @@ class Material:
     def network(self) -> torch.nn.Module:
         """What is trained, with fresh weights, and its share of the memory."""
         network = self.task.network(self.config.model, **self.sizes)
-        if self.memory is not None:
+        if self.memory is not None and not self.config.fit.batch:
             set_memory(network, left(self.dataset, self.config, self.device, self.memory))
         return network
 
-    def trainer(self, model: torch.nn.Module, problem: Problem, capture: bool) -> Trainer:
-        """What trains a model on a problem."""
+    def trainer(
+        self, model: torch.nn.Module, problem: Problem, capture: bool, seed: int = 0
+    ) -> Trainer:
+        """What trains a model on a problem; `seed` is that of what is sampled."""
+        if self.config.fit.batch:
+            return self.on_batches(model, problem, seed)
         x, seen = self.x, problem.dataset
         if seen is self.dataset:
             graph = self.graph
@@ -159,6 +172,23 @@ class Material:
             capture=capture,
             inputs=problem.inputs,
             walked=None if problem.walked is None else self._graph_of(problem.walked),
+        )
+
+    def on_batches(self, model: torch.nn.Module, problem: Problem, seed: int) -> BatchTrainer:
+        """What trains a model on samples of a problem's graph."""
+        nodes = problem.split.train.nonzero().flatten().cpu()
+        return BatchTrainer(
+            model.to(self.device),
+            self.x,
+            problem.target,
+            problem.split,
+            self.graph,
+            task=self.task,
+            outputs=self.sizes["out_channels"],
+            fit=self.config.fit,
+            inputs=problem.inputs,
+            batches=batches_of(self.config, self.graph, nodes, seed, self.ranks),
+            memory=self.memory,
         )
 
     def _graph_of(self, dataset: Dataset) -> Graph:
@@ -268,7 +298,7 @@ class SavingRun(Run):
         config, fit = material.config, material.config.fit
         problem = self.problem = material.leaning(problem, self.folder, fit.seed + index)
         torch.manual_seed(fit.seed + index)
-        trainer = material.trainer(material.network(), problem, capture)
+        trainer = material.trainer(material.network(), problem, capture, fit.seed + index)
         settings = ", ".join(f"{name} {value}" for name, value in config.flat().items())
         about = f"run {index} on {config.data.graph} ({settings})"
         super().__init__(f"run {index}", trainer, fit.epochs, fit.patience, about)

@@ -77,7 +77,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(
             groups, lr=fit.lr, fused=on_gpu or None, capturable=on_gpu
         )
-        self.loss_of = task.loss(model, y, split.train, outputs)
+        self.loss_of = self._loss(task, y, split.train, outputs)
         self.scores_of, self.metric = task.scores(model, y, split), task.metric
 
         self.best = _Copies(model.state_dict())
@@ -182,6 +182,10 @@ class Trainer:
 
     # ------------------------------------------------------------------------------ one epoch
 
+    def _loss(self, task: Task, y: Tensor, mask: Tensor, outputs: int) -> Any:
+        """What is minimised: a function of the outputs."""
+        return task.loss(self.model, y, mask, outputs)
+
     def _learn(self) -> None:
         """One step of gradient descent."""
         self.model.train()
@@ -197,17 +201,20 @@ class Trainer:
         """Beside what follows: note the loss and the scores, and keep the weights if they are the
         best."""
         with self.lane.beside():
-            self.model.eval()
-            outputs = self.model(self.x, self.graph, **self.inputs)
-            # Without a score if any output is not finite: then x - x is not 0 for their sum.
-            total = outputs.sum(dtype=torch.float64)
-            scores = torch.where(total - total == 0, self.scores_of(outputs), torch.nan)
+            scores = self._scores()
             self.notes.index_copy_(0, self.noted % NOTES, torch.cat([self.loss, scores])[None])
             self.noted += 1
             score = scores[1:2]
             better = self.metric.sign * score > self.metric.sign * self.best_score
             torch.where(better, score, self.best_score, out=self.best_score)
             self.best.take(self.model.state_dict(), better)
+
+    def _scores(self) -> Tensor:
+        """Of the weights as they are, on training, validation and test units, [3]."""
+        outputs = self.model.eval()(self.x, self.graph, **self.inputs)
+        # Without a score if any output is not finite: then x - x is not 0 for their sum.
+        total = outputs.sum(dtype=torch.float64)
+        return torch.where(total - total == 0, self.scores_of(outputs), torch.nan)
 
     def _capture(self) -> None:
         """Record an epoch as a CUDA graph; recording runs nothing."""

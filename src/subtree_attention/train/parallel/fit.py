@@ -8,7 +8,7 @@ four may begin it and one may end it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -20,19 +20,21 @@ from torch import Tensor
 from ... import _check, io
 from ...config import Config
 from ...datasets import Dataset
+from ...datasets.features import rows_of
 from ...datasets.pieces import Piece
 from ...graph import Graph
 from ...partition import HEADS, NODES, PartGraph, Partition
 from ...runs import folder as files
 from ...runs.folder import RunResult
 from ...runs.predictions import write_answers
+from ...tasks import Problem
 from ...tasks import of as task_of
 from ..fit import Interrupted, Result, begin, given_data, told
 from ..jobs import work
-from ..run import SavingRun
+from ..run import Material, SavingRun
 from ..watch import Watch
 from .job import Job, sweep
-from .material import RankMaterial, RankProblem, rows_of
+from .material import RankMaterial
 from .outline import InPieces
 
 PARTITIONS = {
@@ -94,18 +96,21 @@ def fit_parallel(
         resume, checkpoint_seconds: see `fit`.
         watch: of the first rank; the others say nothing.
     """
-    job.together(partial(_refuse, config, partition))  # one of them says it
+    job.together(partial(_refuse, config, partition, job.shares_batches))  # one of them says it
     checkpoint_seconds = _check.number("checkpoint_seconds", checkpoint_seconds)
     watch = watch if watch is not None and job.first else Watch()
     resume = resume or (job.restarted and out is None)
     given = job.agreed(lambda: files.may_write(config, _path(out), resume))
     found = job.together(data)
-    if isinstance(found, Dataset):
+    material: RankMaterial | BatchMaterial
+    if isinstance(found, Dataset) and job.shares_batches:
+        material, words = whole(config, found, job)
+    elif isinstance(found, Dataset):
         material, words = cut(config, found, job, partition)
     else:
         material, words = of_pieces(config, found, job)
     seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
-    problems = [material.problem(seed) for seed in seeds]
+    problems: Sequence[Problem] = [material.problem(seed) for seed in seeds]
     folder = job.agreed(lambda: given or files.new_folder(config.data.graph))
     with files.claimed(folder) if job.first else nullcontext(), job.lasting(folder):
         job.agreed(lambda: _begin(folder, material, found, resume, watch))
@@ -117,8 +122,15 @@ def fit_parallel(
     return result
 
 
-def _refuse(config: Config, partition: str) -> None:
-    refuse_settings(config)
+def _refuse(config: Config, partition: str, batches: bool) -> None:
+    if batches != bool(config.fit.batch):
+        raise ValueError(
+            "--parallel batches shares out batches: say how large they are, by --batch 4096"
+            if batches
+            else "--batch is for one process, or for --parallel batches"
+        )
+    if not batches:
+        refuse_settings(config)
     _check.known("partition", partition, PARTITIONS)
 
 
@@ -135,6 +147,21 @@ def refuse_settings(config: Config) -> None:
             )
     if getattr(config.model, "feature_map", None) == "softmax":
         raise ValueError("--feature-map softmax, the exact one, is not for --parallel")
+
+
+class BatchMaterial(Material):
+    """A graph that every rank has, and of whose batches each learns from a share."""
+
+    def __init__(self, job: Job, *given: Any) -> None:
+        super().__init__(*given)
+        self.ranks = job.ranks
+
+
+def whole(config: Config, dataset: Dataset, job: Job) -> tuple[BatchMaterial, str]:
+    """All of a graph, and in words what is shared."""
+    dataset = given_data(config, dataset).encoded(config.data.encoding)
+    material = BatchMaterial(job, dataset, config, job.device)
+    return material, f"{job.ranks.size} ranks share each batch of {config.fit.batch:,} nodes"
 
 
 def cut(config: Config, dataset: Dataset, job: Job, how: str) -> tuple[RankMaterial, str]:
@@ -188,7 +215,7 @@ def in_words(sizes: dict[str, int], partition: Partition, part: PartGraph) -> st
 
 def _begin(
     folder: Path,
-    material: RankMaterial,
+    material: RankMaterial | BatchMaterial,
     found: Dataset | InPieces,
     resume: bool,
     watch: Watch,
@@ -204,8 +231,8 @@ def _begin(
 def _train(
     job: Job,
     folder: Path,
-    material: RankMaterial,
-    problems: list[RankProblem],
+    material: RankMaterial | BatchMaterial,
+    problems: Sequence[Problem],
     watch: Watch,
     checkpoint_seconds: float,
     when_ended: Callable[[RankRun, RunResult], None] | None,

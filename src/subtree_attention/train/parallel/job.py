@@ -27,9 +27,12 @@ MEETING, MEETINGS = timedelta(seconds=60), 3
 """How long ranks try to reach each other, and how often: gloo may lose a connection on a busy
 machine, and would wait for it for ever."""
 
+BATCHES = "batches"
+"""Beside the dimensions of a mesh: every rank has the whole graph, and a share of each batch."""
 WAYS = {
     NODES: "each rank owns some nodes, their features, targets and edges",
     HEADS: "each rank walks some heads and value columns over the whole graph",
+    BATCHES: "each rank learns from a share of every batch of samples",
 }
 
 
@@ -50,17 +53,18 @@ class Job:
 
     Args:
         device: what each of them computes on: a GPU is shared out by `LOCAL_RANK`.
-        parallel: "nodes", "heads", or both as "nodes=2,heads=4".
+        parallel: "nodes", "heads", or both as "nodes=2,heads=4"; or "batches".
 
     Attributes:
         rank, size: of this one, and of all.
         device: of this one.
-        sizes: how many ranks share nodes, and how many heads.
+        sizes: how many ranks share nodes, how many heads, and how many batches.
         mesh: those that this one shares nodes with, and those that it shares heads with.
     """
 
     def __init__(self, device: torch.device, parallel: str) -> None:
         refuse_outside()
+        self.parallel = parallel
         self.sizes = shares(parallel, int(os.environ["WORLD_SIZE"]))
         local, sharing = int(os.environ.get("LOCAL_RANK", 0)), _local_size()
         own_gpu = device.type == "cuda" and device.index is None
@@ -78,11 +82,23 @@ class Job:
     def _mesh(self) -> Mesh:
         """Who shares what; where all ranks share one thing, they are a group already."""
         nodes, heads = self.sizes[NODES], self.sizes[HEADS]
+        if self.shares_batches:
+            return Mesh(Ranks(), Ranks())
         if heads == 1:
             return Mesh(Ranks(dist.group.WORLD), Ranks())
         if nodes == 1:
             return Mesh(Ranks(), Ranks(dist.group.WORLD))
         return as_mesh(mesh(nodes, heads), nodes)
+
+    @property
+    def shares_batches(self) -> bool:
+        """Whether every rank has the whole graph, and a share of each batch."""
+        return self.parallel == BATCHES
+
+    @property
+    def ranks(self) -> Ranks:
+        """All of them."""
+        return Ranks(dist.group.WORLD)
 
     @property
     def first(self) -> bool:
@@ -194,21 +210,22 @@ def refuse_many() -> None:
     if size > 1:
         raise ValueError(
             f"torchrun has started {size} processes, and each of them would train the same: say "
-            "how they share the work, by --parallel nodes or --parallel heads"
+            "how they share the work, by --parallel nodes, heads or batches"
         )
 
 
 def shares(parallel: str, ranks: int) -> dict[str, int]:
-    """How many ranks share nodes and heads: of 'nodes', 'heads' or 'nodes=2,heads=4'."""
+    """How many ranks share nodes, heads and batches: of 'nodes', 'heads', 'nodes=2,heads=4' or
+    'batches'."""
     _check.kind("parallel", parallel, str, "a text")
+    found = dict.fromkeys(WAYS, 1)
     if "=" not in parallel:
-        return {NODES: 1, HEADS: 1, _check.known("parallel", parallel, WAYS): ranks}
-    found = {NODES: 1, HEADS: 1}
+        return {**found, _check.known("parallel", parallel, WAYS): ranks}
     for part in parallel.split(","):
         name, _, count = part.partition("=")
         if not count.strip().isascii() or not count.strip().isdigit():
             raise ValueError(f"parallel is nodes, heads or nodes=2,heads=4, got {parallel!r}")
-        known = _check.known("parallel", name.strip(), WAYS)
+        known = _check.known("parallel", name.strip(), [NODES, HEADS])
         found[known] = _check.integer(known, int(count), 1)
     if found[NODES] * found[HEADS] != ranks:
         raise ValueError(

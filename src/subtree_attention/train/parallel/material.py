@@ -17,7 +17,6 @@ from torch.autograd.function import once_differentiable
 
 from ...config import Config
 from ...datasets import Split
-from ...datasets.features import csr_tensor
 from ...nn import Parallel, as_features, parallelize
 from ...nn.features import Features
 from ...partition import PartGraph, Ranks
@@ -150,7 +149,7 @@ class RankMaterial:
         """What is trained, with fresh weights."""
         return self.task.network(self.config.model, **self.sizes)
 
-    def trainer(self, model: nn.Module, problem: Problem, capture: bool) -> Trainer:
+    def trainer(self, model: nn.Module, problem: Problem, capture: bool, seed: int = 0) -> Trainer:
         """What trains a model on a problem: gradients are added up before every step."""
         assert isinstance(problem, RankProblem)
         assert problem.counted is not None
@@ -168,15 +167,3 @@ class RankMaterial:
         )
         trainer.optimizer.register_step_pre_hook(lambda *_: parallel.reduce_gradients())
         return trainer
-
-
-def rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    """Some rows of features: [N, F] -> [n, F], dense or CSR as they are."""
-    if not x.is_sparse_csr:
-        return x[rows]
-    starts, lengths = x.crow_indices(), x.crow_indices().diff()[rows]
-    ends = lengths.cumsum(0)
-    inside = torch.arange(int(lengths.sum())) - (ends - lengths).repeat_interleave(lengths)
-    entries = starts[rows].repeat_interleave(lengths) + inside
-    kept = torch.cat([ends.new_zeros(1), ends])
-    return csr_tensor(kept, x.col_indices()[entries], x.values()[entries], (len(rows), x.size(1)))
