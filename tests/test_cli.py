@@ -100,6 +100,7 @@ def test_info_names_versions_and_backends(run: Callable[..., Outcome]) -> None:
         ("explain",),
         ("report",),
         ("explore",),
+        ("serve",),
         ("datasets",),
         ("info",),
     ],

@@ -334,6 +334,86 @@ def test_compressed_rows_are_the_same_graph(name, transition):
         assert torch.equal(one.col, other.col)
 
 
+NAMES = ["directed-weighted", "parallel-edges", "no-edges", "no-nodes"]
+
+
+def _compressed(name, transition, self_loops=False):
+    """A graph from compressed rows."""
+    pattern = EDGES[name].graph(None)
+    weight = pattern._receive.edge_weight
+    return Graph.from_csr(
+        pattern._receive.rowptr, pattern._receive.col, weight, transition, self_loops
+    )
+
+
+@pytest.mark.parametrize("entries", [3, 2**22])
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("transition", ["rw", "sym", "mean", None])
+@pytest.mark.parametrize("name", NAMES)
+def test_compressed_rows_have_the_bits_of_the_edges(
+    name, transition, self_loops, entries, monkeypatch
+):
+    edges = EDGES[name]
+    given = edges.index, edges.num_nodes, edges.weight, transition, self_loops
+    wanted = Graph(*given)
+    _ = wanted.matrix(), wanted.transpose()
+    monkeypatch.setattr(graph_module, "ENTRIES", entries)
+    made = _compressed(name, transition, self_loops)
+    _same_bits(made, wanted)
+    _same_bits(_compressed(name, transition).with_self_loops(), Graph(*given[:4], True))
+    assert (made.given_edges, made.self_loops) == (wanted.given_edges, self_loops)
+    came = torch.arange(wanted.given_edges + 1)[_compressed(name, transition).edge_order]
+    walked = wanted.edge_order < wanted.given_edges
+    assert torch.equal(made.edge_order < made.given_edges, walked)
+    assert torch.equal(made.edge_order[walked], came)
+
+
+def _same_bits(one, other):
+    for dtype in (torch.float32, torch.float64):
+        ours, theirs = ([*g.matrix(dtype), *g.transpose(dtype)] for g in (one, other))
+        assert [part.dtype for part in ours] == [part.dtype for part in theirs]
+        assert all(map(torch.equal, ours, theirs))
+    assert all(map(torch.equal, one.rowptrs, other.rowptrs))
+    assert one.entry_counts == other.entry_counts
+
+
+@pytest.mark.parametrize("transition", ["rw", "sym", "mean", None])
+def test_the_transpose_of_compressed_rows_is_made_when_it_is_asked_for(transition, monkeypatch):
+    monkeypatch.setattr(graph_module, "_ASKED_BY_COMPILERS", {})  # by the tests before
+    graph, sorts, by_column = (
+        _compressed("directed-weighted", transition),
+        [],
+        graph_module._by_column,
+    )
+    monkeypatch.setattr(graph_module, "_by_column", lambda *a: sorts.append(1) or by_column(*a))
+    copied = pickle.loads(pickle.dumps(graph))
+    for each in (graph, copied, copy.deepcopy(graph)):
+        each.matrix(), each.matrix(torch.float64), each.entry_counts, each.edge_index
+        assert not sorts
+    for _ in range(2):
+        copied.transpose()
+        assert len(sorts) == 1
+    assert "send" not in str([*copied.__getstate__()])  # it can be made again
+
+
+def test_compressed_rows_are_not_copied():
+    rowptr, col = (
+        torch.tensor([0, 1, 2], dtype=torch.int32),
+        torch.tensor([1, 0], dtype=torch.int32),
+    )
+    graph = Graph.from_csr(rowptr, col)
+    assert graph.matrix().col.data_ptr() == col.data_ptr()
+    assert graph.rowptrs[0].data_ptr() == rowptr.data_ptr()
+
+
+def test_a_pickle_of_before_the_transpose_could_come_later_is_read():
+    state = EDGES["directed-weighted"].graph("rw").__getstate__()
+    state["_send"] = state.pop("_sent")
+    old = object.__new__(Graph)
+    old.__setstate__(state)
+    _same_bits(old, EDGES["directed-weighted"].graph("rw"))
+
+
 @pytest.mark.parametrize("transition", ["rw", None])
 def test_a_subgraph_is_the_graph_of_its_own_edges(transition):
     edges, nodes = EDGES["directed-weighted"], torch.tensor([7, 2, 11, 3, 0])

@@ -31,7 +31,9 @@ COMMANDS = [
     "explain digits 7 --json",
     "report mine",
     "check mine",
+    "predict mine --blocks --part-rows 20 --out parts",
     "explore mine --no-open --port",  # the next free one
+    "serve mine --port",
     "tune digits --trials 2 --runs 1 --epochs 3 --out study",
     "train nonsense",
     "evaluate nowhere",
@@ -47,11 +49,11 @@ warnings.simplefilter("always")
 sys.unraisablehook = lambda it: seen.append(("unraisable", repr(it.object), 0, repr(it.exc_value)))
 from subtree_attention import cli
 
-def look(port):
+def look(path, port):
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/graph") as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}") as answer:
                 answer.read()
             break
         except OSError:
@@ -64,7 +66,8 @@ for line in json.load(sys.stdin):
     if words[-1] == "--port":
         with socket.create_server(("127.0.0.1", 0)) as free:
             words.append(str(free.getsockname()[1]))
-        threading.Thread(target=look, args=words[-1:]).start()
+        path = "api/graph" if words[0] == "explore" else "model"
+        threading.Thread(target=look, args=[path, words[-1]]).start()
     try:
         cli.main(words)
     except SystemExit as end:

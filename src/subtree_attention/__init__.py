@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .explanations import explain as explain
     from .explanations.pyg import STAExplainer as STAExplainer
     from .graph import Graph as Graph
+    from .loaders import ClusterLoader as ClusterLoader
+    from .loaders import NeighborLoader as NeighborLoader
     from .nn import STAGNN as STAGNN
     from .nn import STABlock as STABlock
     from .nn import STAConv as STAConv
@@ -52,12 +54,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "STAGNN": "nn",
     "Candidate": "train.candidates",
+    "ClusterLoader": "loaders",
     "Config": "config",
     "Dataset": "datasets",
     "Attribution": "explanations",
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",
+    "NeighborLoader": "loaders",
     "PartGraph": "partition",
     "Partition": "partition",
     "Query": "datasets",

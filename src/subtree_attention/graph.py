@@ -1,14 +1,16 @@
 """The graph that messages walk on: any adjacency in, a transition matrix and its transpose out.
 
 Row i of the transition matrix A receives, column j sends. `Graph` keeps A and its transpose in
-compressed rows, built once; the operator needs nothing else of a graph.
+compressed rows, built once; the operator needs nothing else of a graph. The transpose of a graph
+that comes in compressed rows is built when it is first asked for: a walk without gradients, or a
+sampler, never does.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -37,6 +39,8 @@ MOST_WEIGHT = torch.finfo(torch.float32).max
 LEAST_WEIGHT = 1e-300
 """What all edge weights may add up to, and what one that is not 0 must be: else the transition
 would overflow."""
+ENTRIES = 2**22
+"""Entries of a large matrix that are looked at together, so that little memory is taken beside."""
 _MADE = "_made_"
 """How attributes begin that can be made again."""
 
@@ -88,6 +92,14 @@ class _Pattern(NamedTuple):
         """The row of each entry, [E]."""
         return csr_rows(self.rowptr, self.col.numel())
 
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """The entries, some at a time, each time with their rows."""
+        for start in range(0, self.col.numel(), ENTRIES):
+            end = min(start + ENTRIES, self.col.numel())
+            first, last = _row_of(self.rowptr, start), _row_of(self.rowptr, end - 1)
+            counts = self.rowptr[first : last + 2].clamp(start, end).diff()
+            yield slice(start, end), csr_rows_of(counts, end - start) + first
+
     def first(self, entries: int) -> _Pattern:
         """Without what comes after so many entries."""
         dtype = index_dtype(self.rowptr.numel() - 1, entries)
@@ -121,6 +133,8 @@ class Graph:
 
     shared: Any = None
     """How a part of a graph is shared with other ranks; None: it is a whole graph."""
+    stands_for: tuple[str | None, bool] | None = None
+    """Of a sample: transition and self-loops of the graph whose walk its weights estimate."""
 
     def __init__(
         self,
@@ -186,7 +200,10 @@ class Graph:
     @classmethod
     def from_data(cls, data: Any, transition: str | None = "rw", self_loops: bool = False) -> Graph:
         """The graph of a `Dataset` or a PyG `Data`: its `edge_index` and `edge_weight` if it has
-        one, or its `adj_t`, as `ToSparseTensor` makes it."""
+        one, or its `adj_t`, as `ToSparseTensor` makes it; of a store, its compressed rows."""
+        if (rows := getattr(data, "compressed_rows", None)) is not None:
+            rowptr, col, weight = rows
+            return cls.from_csr(rowptr, col, weight, transition, self_loops)
         if not hasattr(data, "edge_index") or not hasattr(data, "num_nodes"):
             raise TypeError(f"a graph is a Dataset or a PyG Data, got {type(data).__name__}")
         edges, weight = data.edge_index, getattr(data, "edge_weight", None)
@@ -203,8 +220,13 @@ class Graph:
         col: Tensor,
         edge_weight: Tensor | None = None,
         transition: str | None = "rw",
+        self_loops: bool = False,
     ) -> Graph:
         """The graph of an adjacency in compressed rows, whose values nobody checks.
+
+        Tensors of int32 are taken as they are, also those that lie in a file (`datasets.Store`):
+        nothing is copied or sorted. The transpose is made when it is first asked for, which
+        gradients do.
 
         Args:
             rowptr: `[N + 1]`; the entries of row i, which receives, are `rowptr[i]` to
@@ -212,6 +234,7 @@ class Graph:
             col: `[E]`, the senders, ascending within a row. Parallel edges add up.
             edge_weight: `[E]`, finite, and not negative with a transition.
             transition: as in :class:`Graph`.
+            self_loops: likewise; the entries are then copied.
         """
         if transition is not None:
             _check.known("transition", transition, TRANSITIONS)
@@ -222,24 +245,27 @@ class Graph:
         if edge_weight is not None:
             _check_weight_shape(edge_weight, col.numel())
         graph, dtype = object.__new__(cls), index_dtype(rowptr.numel() - 1, col.numel())
-        with torch.inference_mode(False):
-            receive = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight)
-            graph._set(receive, receive.rows(), transition, False)
-            graph._given, graph._order = col.numel(), None
+        with torch.inference_mode(False), _check.fits(f"a graph of {col.numel():,} edges"):
+            receive, order = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight), None
+            if _check.flag("self_loops", self_loops):
+                receive, order = _looped_pattern(receive)
+            graph._set(receive, None, transition, self_loops)
+            graph._given, graph._order = col.numel(), order
         graph._make_what_compilers_ask()
         return graph
 
     def _set(
-        self, receive: _Pattern, rows: Tensor, transition: str | None, self_loops: bool
+        self, receive: _Pattern, rows: Tensor | None, transition: str | None, self_loops: bool
     ) -> None:
-        """Of a matrix whose entries stand in these rows, [E]."""
+        """Of a matrix whose entries stand in these rows, [E]; None: the transpose comes later."""
         self.num_nodes, self.transition = receive.rowptr.numel() - 1, transition
-        self.self_loops, weight = self_loops, receive.edge_weight
-        rowptr, col, order = _by_column(rows, receive.col, self.num_nodes)
-        self._receive = receive
-        self._send = _Pattern(
-            rowptr, col, None if weight is None else weight.index_select(0, order)
-        )
+        self.self_loops, self._receive = self_loops, receive
+        self._sent = None if rows is None else _transposed_pattern(receive, rows)
+
+    @property
+    def _send(self) -> _Pattern:
+        """Where the entries of the transpose are: made with the graph, or now."""
+        return self.cached("send", _sent_of) if self._sent is None else self._sent
 
     def _ask(self, edges: Tensor, weight: Tensor | None) -> None:
         """Check the edges and weights of which this was made, and cut off what only filled up.
@@ -259,10 +285,15 @@ class Graph:
         check_ends(ends.tolist(), self.num_nodes)
         check_extremes(extremes.view(torch.float64).tolist(), weight, self.transition)
         if (entries := num_edges.item()) < self.num_edges:
-            self._receive, self._send = self._receive.first(entries), self._send.first(entries)
+            self._receive, self._sent = self._receive.first(entries), self._send.first(entries)
             self._order = None if self._order is None else self._order[:entries]
         if survey is not None:
             self.__dict__[_attribute("survey")] = surveyed
+
+    @property
+    def walks_by(self) -> tuple[str | None, bool]:
+        """Its transition, and whether loops were added; of a sample, those that it stands for."""
+        return self.stands_for or (self.transition, self.self_loops)
 
     @property
     def num_edges(self) -> int:
@@ -272,7 +303,8 @@ class Graph:
     @property
     def entry_counts(self) -> tuple[int, int]:
         """Entries of :meth:`matrix` and of :meth:`transpose`; only a part has not as many."""
-        return self._receive.col.numel(), self._send.col.numel()
+        back = self._receive if self._sent is None else self._sent
+        return self._receive.col.numel(), back.col.numel()
 
     @property
     def device(self) -> torch.device:
@@ -437,7 +469,7 @@ class Graph:
         moved.num_nodes, moved.transition = self.num_nodes, self.transition
         moved.self_loops = self.self_loops
         moved._receive = _Pattern(*map(move, self._receive))
-        moved._send = _Pattern(*map(move, self._send))
+        moved._sent = None if self._sent is None else _Pattern(*map(move, self._sent))
         moved._given, moved._order = self._given, move(self._order)
         # As they are: another device may add up in another order.
         moved.__dict__[_attribute("scales")] = tuple(map(move, self._scales()))
@@ -479,7 +511,8 @@ class Graph:
                 self.cached(key, make)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        # Pickles of before the transpose could come later have it under another name.
+        self.__dict__.update({"_sent" if n == "_send" else n: part for n, part in state.items()})
         self._make_what_compilers_ask()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -555,7 +588,17 @@ def index_dtype(*sizes: int) -> torch.dtype:
 
 def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
     """The row of each entry of a CSR matrix, [E]; without E a GPU would make the host wait."""
-    return torch.repeat_interleave(rowptr.diff(), output_size=entries)
+    return csr_rows_of(rowptr.diff(), entries)
+
+
+def csr_rows_of(counts: Tensor, entries: int) -> Tensor:
+    """The row of each entry, [E], of rows with so many entries each."""
+    return torch.repeat_interleave(counts, output_size=entries)
+
+
+def _row_of(rowptr: Tensor, entry: int) -> int:
+    """The row in which an entry stands."""
+    return int(torch.searchsorted(rowptr, entry, right=True)) - 1
 
 
 def transposed(rowptr: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -573,7 +616,10 @@ def _looped(graph: Graph) -> Graph:
     if graph.self_loops:  # what compiled code asked of another graph is made of every graph
         return graph
     weight = graph._receive.edge_weight
-    looped = Graph(graph.edge_index, graph.num_nodes, weight, graph.transition, True)
+    if graph._sent is None:
+        looped = Graph.from_csr(*graph._receive, graph.transition, True)
+    else:
+        looped = Graph(graph.edge_index, graph.num_nodes, weight, graph.transition, True)
     came = torch.cat([graph.edge_order, graph.edge_order.new_tensor([graph.given_edges])])
     looped._given, looped._order = graph.given_edges, came[looped.edge_order]
     return looped
@@ -586,6 +632,50 @@ def _by_column(rows: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Ten
     """
     senders, order = torch.sort(col, stable=True)
     return row_pointers(senders, num_columns), rows.index_select(0, order), order
+
+
+def _transposed_pattern(receive: _Pattern, rows: Tensor) -> _Pattern:
+    """The transpose of a matrix whose entries stand in these rows, [E]."""
+    rowptr, col, order = _by_column(rows, receive.col, receive.rowptr.numel() - 1)
+    weight = receive.edge_weight
+    return _Pattern(rowptr, col, None if weight is None else weight.index_select(0, order))
+
+
+def _sent_of(graph: Graph) -> _Pattern:
+    """See `Graph._send`."""
+    if graph._sent is not None:  # what compiled code asked of another graph is made of every graph
+        return graph._sent
+    with _check.fits(f"the transpose of a graph of {graph.num_edges:,} edges"):
+        return _transposed_pattern(graph._receive, graph._receive.rows())
+
+
+def _looped_pattern(given: _Pattern) -> tuple[_Pattern, Tensor]:
+    """With a loop of weight 1 in every row that has none, and which entry each was: `given_edges`
+    for a loop. Entries keep their order, and a loop stands where its column belongs."""
+    num_nodes, entries = given.rowptr.numel() - 1, given.col.numel()
+    device = given.col.device
+    lacks = torch.ones(num_nodes, dtype=torch.int64, device=device)
+    before = torch.zeros(num_nodes, dtype=torch.int64, device=device)  # entries before the loop
+    for some, rows in given.blocks():
+        col = given.col[some]
+        lacks.index_fill_(0, rows[rows == col].long(), 0)
+        before += torch.bincount(rows[col < rows], minlength=num_nodes)
+    added = lacks.cumsum(0) - lacks  # loops in the rows before
+    places = (given.rowptr[:-1] + added + before)[lacks > 0]
+    total = entries + places.numel()
+    dtype = index_dtype(num_nodes, total)
+    rowptr = torch.cat([given.rowptr.long()[:-1] + added, added.new_tensor([total])]).to(dtype)
+    col = torch.empty(total, dtype=dtype, device=device)
+    order = torch.full((total,), entries, dtype=dtype, device=device)
+    weight = None if given.edge_weight is None else given.edge_weight.new_ones(total)
+    col[places] = lacks.nonzero().flatten().to(dtype)
+    for some, rows in given.blocks():
+        came = torch.arange(some.start, some.stop, device=device)
+        goes = came + added[rows] + lacks[rows] * (given.col[some] > rows)
+        col[goes], order[goes] = given.col[some].to(dtype), came.to(dtype)
+        if weight is not None and given.edge_weight is not None:
+            weight[goes] = given.edge_weight[some]
+    return _Pattern(rowptr, col, weight), order
 
 
 def _read_adjacency(
@@ -787,11 +877,31 @@ def _degree(pattern: _Pattern) -> Tensor:
     """Weighted degree of each row, [N], in float64."""
     if pattern.edge_weight is None:
         return pattern.rowptr.diff().double()
-    weight, offsets = pattern.edge_weight.double(), pattern.rowptr.long()
-    if weight.device.type == "cpu" or torch._C._are_functorch_transforms_active():
+    given, watched = pattern.edge_weight, torch._C._are_functorch_transforms_active()
+    if given.device.type == "cpu" and given.numel() > ENTRIES and not given.requires_grad | watched:
+        degree = given.new_zeros(pattern.rowptr.numel() - 1, dtype=torch.float64)
+        for some, rows in pattern.blocks():
+            degree.index_add_(0, rows, given[some].double())
+        return degree
+    weight, offsets = given.double(), pattern.rowptr.long()
+    if weight.device.type == "cpu" or watched:
         # One after the other too, and `torch.func` knows it; on a GPU the order is by chance.
         return weight.new_zeros(offsets.numel() - 1).index_add(0, pattern.rows(), weight)
     return torch.segment_reduce(weight, "sum", offsets=offsets, initial=0.0, unsafe=True)
+
+
+def _column_degree(pattern: _Pattern) -> Tensor:
+    """Weighted degree of each column, [N], in float64: `_degree` of the transpose, without it.
+
+    A column adds its entries up in the order of the rows here as there, so that it is the same sum.
+    """
+    degree = torch.zeros(pattern.rowptr.numel() - 1, dtype=torch.float64)
+    one = torch.ones(1, dtype=torch.float64)
+    for start in range(0, pattern.col.numel(), ENTRIES):
+        col, weight = pattern.col[start : start + ENTRIES], pattern.edge_weight
+        each = one.expand(len(col)) if weight is None else weight[start : start + ENTRIES].double()
+        degree.index_add_(0, col, each)
+    return degree
 
 
 def _inverse(degree: Tensor) -> Tensor:
@@ -800,33 +910,51 @@ def _inverse(degree: Tensor) -> Tensor:
 
 
 def _scales(graph: Graph) -> tuple[Tensor | None, Tensor | None]:
-    return _scales_of(graph.transition, graph._send, graph._receive)
+    later = graph._sent is None and graph.device.type == "cpu"  # a GPU adds up by chance
+    return _scales_of(graph.transition, None if later else graph._send, graph._receive)
 
 
 def _scales_of(
-    transition: str | None, send: _Pattern, receive: _Pattern
+    transition: str | None, send: _Pattern | None, receive: _Pattern
 ) -> tuple[Tensor | None, Tensor | None]:
-    """See :meth:`Graph._scales`."""
-    if transition == "rw":
-        return _inverse(_degree(send)), None
+    """See :meth:`Graph._scales`; without `send`, the columns of `receive` are counted."""
     if transition == "mean":
         return None, _inverse(_degree(receive))
-    if transition == "sym":
-        return _inverse(_degree(send)).sqrt(), _inverse(_degree(receive)).sqrt()
-    return None, None
+    if transition not in ("rw", "sym"):
+        return None, None
+    by_source = _inverse(_column_degree(receive) if send is None else _degree(send))
+    if transition == "rw":
+        return by_source, None
+    return by_source.sqrt(), _inverse(_degree(receive)).sqrt()
 
 
 def _entries(graph: Graph, dtype: torch.dtype, transpose: bool) -> Tensor:
     """The entries of a graph's matrix or of its transpose, [E], rounded once from float64."""
-    pattern = graph._send if transpose else graph._receive
-    return _scaled(pattern, *graph._scales_along(transpose)).to(dtype)
+    pattern, scales = graph._send if transpose else graph._receive, graph._scales_along(transpose)
+    if graph.device.type != "cpu" or pattern.col.numel() <= ENTRIES:
+        return _scaled(pattern, *scales).to(dtype)
+    entries = torch.empty(pattern.col.numel(), dtype=dtype)  # all of them in float64 are large
+    for some, rows in pattern.blocks():
+        weight = None if pattern.edge_weight is None else pattern.edge_weight[some]
+        block = pattern._replace(col=pattern.col[some], edge_weight=weight)
+        entries[some] = _scaled(block, *scales, rows)
+    return entries
 
 
-def _scaled(pattern: _Pattern, col_scale: Tensor | None, row_scale: Tensor | None) -> Tensor:
-    """Edge weights times what the transition multiplies them by, [E], in float64."""
+def _scaled(
+    pattern: _Pattern,
+    col_scale: Tensor | None,
+    row_scale: Tensor | None,
+    rows: Tensor | None = None,
+) -> Tensor:
+    """Edge weights times what the transition multiplies them by, [E], in float64.
+
+    `rows` [E] are those of the entries, if these are a block of a matrix.
+    """
     factors = [] if pattern.edge_weight is None else [pattern.edge_weight.double()]
     if row_scale is not None:
-        factors.append(row_scale.index_select(0, pattern.rows()))
+        rows = pattern.rows() if rows is None else rows
+        factors.append(row_scale.index_select(0, rows))
     if col_scale is not None:
         factors.append(col_scale.index_select(0, pattern.col))
     if not factors:

@@ -1,5 +1,7 @@
 """Graphs that are made up: counts, degrees, seeds, what can be learnt, and what is refused."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +121,16 @@ def test_small_ones() -> None:
 def test_refusals(changes: dict, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words.replace("?", r"\?")):
         planted(**changes)
+
+
+def test_a_store_has_the_same_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_up, "AT_A_TIME", 1000)  # of many parts
+    asked = 700, 3000, 4, 16
+    data = sta.planted(*asked, seed=3)
+    stored = sta.planted(*asked, seed=3, folder=tmp_path / "store")
+    assert torch.equal(stored.x, data.x)
+    assert torch.equal(stored.y, data.y)
+    assert torch.equal(stored.splits["own"], data.splits["own"])
+    assert (stored.notes, stored.schema, stored.name) == (data.notes, data.schema, data.name)
+    order = (data.edge_index[1] * data.num_nodes + data.edge_index[0]).argsort()
+    assert torch.equal(stored.edge_index, data.edge_index[:, order])

@@ -23,13 +23,14 @@ TEXT = {"text", "latex", "csv"}
 """Languages that nothing could run."""
 PARSED_ONLY = {
     "docs/beyond.md": 3,
-    "README.md": 21,
+    "README.md": 22,
     "docs/parallel.md": 3,
     "docs/performance.md": 3,
     "docs/pyg.md": 2,
     "docs/reproduction.md": 11,
     "docs/scale.md": 2,
     "docs/search.md": 3,
+    "docs/serve.md": 2,
     "docs/tables.md": 4,
     "experiments/README.md": 3,
 }

@@ -1,8 +1,6 @@
 """Steps on samples: what they estimate, what they see, and how a run of them goes on."""
 
-import gc
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ from subtree_attention.partition import Ranks
 from subtree_attention.runs import folder as files
 from subtree_attention.tasks import of as task_of
 from subtree_attention.train import batches, large
-from subtree_attention.train.batches import Batches, ahead
+from subtree_attention.train.batches import Batches
 from subtree_attention.train.jobs import Stopped
 from subtree_attention.train.large import sampled_if_long
 from subtree_attention.train.run import Material
@@ -272,27 +270,3 @@ class TestChoosing:
         assert code == 0
         assert "would take about" not in said
         assert files.read_config(tmp_path / "whole").fit.batch == 0
-
-
-class TestAhead:
-    def test_in_order(self) -> None:
-        assert [*ahead(lambda number: number * number, 7)] == [n * n for n in range(7)]
-        assert [*ahead(lambda number: number, 0)] == []
-
-    def test_an_error_reaches_whoever_waits(self) -> None:
-        def fail(number: int) -> int:
-            if number == 2:
-                raise RuntimeError("the third")
-            return number
-
-        found = ahead(fail, 9)
-        assert [next(found), next(found)] == [0, 1]
-        with pytest.raises(RuntimeError, match="the third"):
-            next(found)
-
-    def test_who_leaves_early_leaves_no_thread(self) -> None:
-        for number in ahead(lambda number: number, 100):
-            if number == 3:
-                break
-        gc.collect()
-        assert not [t for t in threading.enumerate() if t.name.startswith("sta-batches")]

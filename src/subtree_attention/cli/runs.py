@@ -58,7 +58,22 @@ DECIDED = group(
         "number the true number.",
     ),
 )
-Predictions = Annotated[Path, typer.Option(help="File to write: .csv, or .parquet.")]
+BLOCKS = group(
+    "A graph that is too large for one file, or for memory",
+    blocks=(
+        bool,
+        "Write a folder (--out) of parts, one after the other; cut off, the same command goes on.",
+    ),
+    part_rows=(int, r"Rows of a part. \[default: 1,000,000]"),
+    part_format=(str, r"csv or parquet. \[default: csv]"),
+    memory=(
+        str,
+        "A bound for what the model takes, such as 8GB, or 'free': it then walks in parts.",
+    ),
+)
+Predictions = Annotated[
+    Path, typer.Option(help="File to write: .csv, or .parquet; with --blocks, a folder.")
+]
 
 
 def _new_tables(tables: Given) -> Given:
@@ -137,12 +152,13 @@ def check(
         raise typer.Exit(1)
 
 
-@command(decided=DECIDED, tables=TABLES, asked=PAIRS)
+@command(decided=DECIDED, blocks=BLOCKS, tables=TABLES, asked=PAIRS)
 def predict(
     run: RunFolder,
     *,
     out: Predictions = Path("predictions.csv"),
     decided: Given,
+    blocks: Given,
     tables: Given,
     asked: Given,
     force: Force = False,
@@ -166,6 +182,10 @@ def predict(
     looks through all pairs for links that are missing; it walks on all links that are known, and
     its probabilities are those among as many random pairs as links.
 
+    A few nodes of a large graph, or new ones, are answered in milliseconds by 'sta serve'. All
+    nodes of one go into a folder of parts, by --blocks: killed at any time, the same command goes
+    on.
+
     \b
     [bold]Examples[/bold]
     sta predict runs/mine --out predictions.csv        id, prediction, a column for each class
@@ -174,6 +194,7 @@ def predict(
     sta predict runs/mine --coverage 0.95              sets that hold the true class so often
     sta predict runs/links --pairs pairs.csv           two columns of ids -> probability
     sta predict runs/links --top 20                    links that are missing, most probable first
+    sta predict runs/mine --blocks --out parts --memory 8GB   part-00000.csv, part-00001.csv, ...
     sta predict runs/mine --nodes new.csv --edges new_edges.csv          another graph
     sta predict runs/mine --nodes new.csv --edges new_edges.csv --join   new nodes of the same
     """
@@ -187,12 +208,17 @@ def predict(
     from ..show.text import counted
     from ..tasks.deciding import Asked
 
-    check_target(out, force)
+    parts = blocks.pop("blocks", False)
+    if not parts:
+        _refuse_part_options(blocks)
+        check_target(out, force)
     Asked(**decided)  # refuses what cannot be, before anything is read
     asked = _with_pairs(asked, tables)
     tables = _new_tables(tables)
     unit = open(run, device="cpu").task.unit
     if unit == "pair":
+        if parts or blocks:
+            raise ValueError("--blocks and --memory are for nodes and graphs, not for links")
         if "graphs" in tables:
             raise ValueError("--graphs is for a model of graphs, and this one is of links")
         if decided:
@@ -211,7 +237,10 @@ def predict(
     if asked:
         given = f"--{min(asked)}"
         raise ValueError(f"{given} is for a model of links (sta train --task link), not of {unit}s")
-    predictions = predict_nodes(run, **tables, **decided, device=device)
+    if parts:
+        _predict_parts(run, out, force, device, {**blocks, **tables, **decided})
+        return
+    predictions = predict_nodes(run, **blocks, **tables, **decided, device=device)
     if predictions.notes is not None:
         show(predictions.notes, sta.out_console)
         line = known_labels(predictions)
@@ -223,6 +252,41 @@ def predict(
         show_decided(predictions.decided, sta.out_console, unit)
     write(predictions, out, force)
     say(f"{counted(len(predictions.ids), 'prediction')} of {predictions.run} written to {out}")
+
+
+def _refuse_part_options(blocks: Given) -> None:
+    for name in ("part_rows", "part_format"):
+        if name in blocks:
+            raise ValueError(f"--{name.replace('_', '-')} is for --blocks, a folder of parts")
+
+
+def _predict_parts(run: Path, out: Path, force: bool, device: str, given: Given) -> None:
+    """The same as a folder of parts, with a line for each."""
+    from ..runs.blocks import predict_in_blocks
+    from ..show.decided import show_decided
+    from ..show.scores import show_calibration
+    from ..show.tables import show
+    from ..show.text import counted
+
+    folder = Path("predictions") if out == Path("predictions.csv") else out
+
+    def told(line: str) -> None:
+        say(line, sta.err_console)
+
+    made = predict_in_blocks(run, folder, **given, force=force, device=device, told=told)
+    if made.notes is not None:
+        show(made.notes, sta.out_console)
+    if made.calibration is not None:
+        answers = "labels" if made.kind == "labels" else ""
+        show_calibration(made.calibration, sta.out_console, made.unit, answers)
+    if made.decided is not None:
+        show_decided(made.decided, sta.out_console, made.unit)
+    there = made.parts - made.written
+    before = f", {there:,} of them there before" * bool(there)
+    say(
+        f"{counted(made.units, 'prediction')} of {made.run} in {counted(made.parts, 'part')} of "
+        f"{made.folder}{before}"
+    )
 
 
 @command(asked=ASKED, tables=TABLES)

@@ -47,6 +47,12 @@ TABLES = sta.NEW_TABLES | group(
         "Column of the nodes that names the graph of each. Target and split are then columns of "
         "--graphs. Edges have it too, where ids repeat in different graphs.",
     ),
+    store=(
+        Path,
+        "Folder for the graph, which then stays on disk, and steps read what they need: the tables "
+        "are written to it in a stream. Without tables, a store that is there. With --batch, which "
+        "is 1024 here unless given.",
+    ),
     split_column=(str, r"Column that holds train, val, test or nothing. \[default: random]"),
     portfolio=(
         bool,
@@ -162,6 +168,9 @@ def train(
     sta train --nodes people.xlsx#staff --edges 'links/part-*.parquet' --target label
     sta train --nodes postgresql://ann@host/hr --nodes-query "select id, age, label from staff"
     .         --edges-query links --target label       with the password in PGPASSWORD or ~/.pgpass
+    sta train --nodes people/ --edges links/ --target label --store people.store
+    .         too large for memory: it is kept in files, and learnt from in batches
+    sta train --store people.store --memory 8GB        again, from the files
 
     \b
     [bold]Other targets[/bold] than one class of each node:
@@ -210,7 +219,7 @@ def train(
     dataset, out = None, how.pop("out", None)
     train_it: Callable[..., Result]
     if tables:
-        how.setdefault("references", True)
+        how.setdefault("references", "store" not in tables)
         _refuse_beside(tables, graph, "resume" in how)
         files.check_open(out)  # before tables are read, and settings searched
         tables = sta.with_queries(tables)
@@ -398,9 +407,21 @@ def _refuse_beside(tables: Given, graph: str | None, resume: bool) -> None:
 
 def _refuse_missing(tables: Given, settings: Given) -> None:
     """Tables come together, and links alone need no target."""
+    if "store" in tables and not {"nodes", "edges"} & tables.keys():
+        _refuse_beside_a_store(tables)
+        return
     for name in ("nodes", "edges", *(() if _of_links(settings) else ("target",))):
         if name not in tables:
             raise ValueError(f"--{name} is missing: your own tables are --nodes, --edges, --target")
+
+
+def _refuse_beside_a_store(tables: Given) -> None:
+    """A store that is there has been read from its tables."""
+    if more := tables.keys() - {"store", "portfolio"}:
+        raise ValueError(
+            f"--store {tables['store']} alone is a graph that was read before: leave out "
+            f"--{min(more).replace('_', '-')}, or give --nodes and --edges to write a new store"
+        )
 
 
 def _refuse_settings(settings: Given) -> None:
@@ -473,6 +494,21 @@ def _of_ogb(name: str, changes: Given) -> tuple[Dataset, Config]:
     return dataset, recipe(dataset, **changes)
 
 
+def _read(tables: Given, changes: Given) -> Dataset:
+    """The graph of tables, in memory or in a store; that of a store that is there."""
+    from ..datasets import Store, from_tables, store_tables
+    from ..train.large import BATCH
+
+    task = {"task": changes.get("task", "classification")}
+    if "store" not in tables:
+        return from_tables(**tables, **task)
+    changes.setdefault("batch", BATCH)
+    if "nodes" not in tables:
+        return Store.open(tables["store"]).dataset
+    given = {name: value for name, value in tables.items() if name != "store"}
+    return store_tables(**given, **task, folder=tables["store"]).dataset
+
+
 def _own_graph(changes: Given, **tables: Any) -> tuple[Dataset, Config]:
     """The graph of the user's tables, shown; and its settings by size, with changes."""
     from .. import datasets
@@ -483,7 +519,7 @@ def _own_graph(changes: Given, **tables: Any) -> tuple[Dataset, Config]:
     from ..train.recipes import recipe, wants_deep
 
     tables = _columns(tables)
-    dataset = datasets.from_tables(**tables, task=changes.get("task", "classification"))
+    dataset = _read(tables, changes)
     if dataset.notes is not None:
         show(dataset.notes, sta.out_console)
     if wants_deep(dataset, changes):
@@ -492,7 +528,7 @@ def _own_graph(changes: Given, **tables: Any) -> tuple[Dataset, Config]:
             "times channels; the paper's model by --model stagnn",
             sta.out_console,
         )
-    name = graph_name(tables["nodes"])
+    name = graph_name(tables["nodes"]) if "nodes" in tables else tables["store"].stem
     name = f"{name}-table" if name in datasets.names() else name
     config = recipe(dataset, graph=name, **changes)
     uneven = metric_in_words(dataset, config.task)

@@ -14,13 +14,15 @@ from .registry import GraphInfo, info, names
 if TYPE_CHECKING:
     from .arrays import as_dataset, from_npz, from_pyg
     from .collection import from_graphs
-    from .dataset import Dataset, read
+    from .dataset import Dataset
     from .encoding import LaplacianEncoding
     from .loading import load
     from .made_up import planted
     from .ogb import from_ogb
     from .pieces import Piece, read_piece
     from .splits import Split, random_split
+    from .store import Store, read
+    from .streamed import store_tables
     from .tables.schema import TableNotes, TableSchema
     from .tables.sources.query import Query
     from .tables.table import TableError
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
 _HOMES = {
     "arrays": ("as_dataset", "from_npz", "from_pyg"),
     "collection": ("from_graphs",),
-    "dataset": ("Dataset", "read"),
+    "dataset": ("Dataset",),
     "encoding": ("LaplacianEncoding",),
     "loading": ("load",),
     "made_up": ("planted",),
     "ogb": ("from_ogb",),
     "pieces": ("Piece", "read_piece"),
     "splits": ("Split", "random_split"),
+    "store": ("Store", "read"),
+    "streamed": ("store_tables",),
     "tabular": ("apply_schema", "from_networkx", "from_tables", "join_tables"),
     "tables.schema": ("TableNotes", "TableSchema"),
     "tables.sources.query": ("Query",),

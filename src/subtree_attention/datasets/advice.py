@@ -84,10 +84,11 @@ def set_apart(table: Table, taken: Collection[str], links: bool = False) -> dict
     """
     frame = table.frame
     names = [name for name in frame.columns if name not in taken]
-    splits = [name for name in names if _is_split(frame[name])]
-    masks = [name for name in names if _is_mask(name, frame[name])]
+    plain = [name for name in names if not frame.schema[name].is_nested()]
+    splits = [name for name in plain if _is_split(frame[name])]
+    masks = [name for name in plain if _is_mask(name, frame)]
     rest = [name for name in names if name not in {*splits, *masks}]
-    same = [name for name in rest if _one_value(frame[name])]
+    same = [name for name in rest if name in plain and _one_value(frame[name])]
     same = same if len(same) < len(rest) else []
     reasons = (splits, LINKS_SPLIT if links else SPLIT), (masks, MASK), (same, SAME)
     return {name: why for some, why in reasons for name in some}
@@ -106,18 +107,18 @@ def _is_split(values: pl.Series) -> bool:
     return "train" in parts and len(parts) > 1 and not others
 
 
-def _is_mask(name: str, values: pl.Series) -> bool:
+def _is_mask(name: str, frame: pl.DataFrame) -> bool:
     """Whether it is train_mask, val_mask or test_mask, as PyG has them."""
     part, _, rest = name.lower().rpartition("_")
     known = any(part in words for words in PARTS.values())
-    if not known or rest != "mask" or values.dtype.is_nested():
+    if not known or rest != "mask":
         return False
-    words = values.drop_nulls().unique().cast(pl.String).str.to_lowercase()
+    words = frame[name].drop_nulls().unique().cast(pl.String).str.to_lowercase()
     return ranks.all_of(words.is_in(["true", "false", "0", "1", "0.0", "1.0"]))
 
 
 def _one_value(values: pl.Series) -> bool:
-    if values.dtype.is_nested() or ranks.size_of(values) < 2 or ranks.nulls_of(values):
+    if ranks.size_of(values) < 2 or ranks.nulls_of(values):
         return False
     return ranks.all_of(values == ranks.first_of(values))
 
@@ -187,10 +188,15 @@ def _splits(data: Graph) -> list[str]:
 
 def isolated(data: Graph, first: int = 0) -> list[str]:
     """A line about the nodes from number `first` on that have no edge to another, if any."""
-    source, dest = data.edge_index.numpy()
-    others = source != dest
     nodes = data.num_nodes - first
-    alone = nodes - _linked(np.concatenate([source[others], dest[others]]), data.num_nodes, first)
+    linked = getattr(data, "linked", None)  # where the edges themselves are not in memory
+    if linked is None:
+        source, dest = data.edge_index.numpy()
+        others = source != dest
+        ends = np.concatenate([source[others], dest[others]])
+        alone = nodes - _linked(ends, data.num_nodes, first)
+    else:
+        alone = nodes - int(linked[first:].sum())
     if not alone:
         return []
     have = "has" if alone == 1 else "have"

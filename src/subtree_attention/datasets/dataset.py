@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -85,6 +85,9 @@ class Dataset:
     kept_in: Path | None = None
     batch: Tensor | None = None
     graph_ids: list[str] | None = None
+
+    mapped: ClassVar[bool] = False
+    """Whether features and edges lie in files, and are read where they are used."""
 
     def __post_init__(self) -> None:
         try:
@@ -319,7 +322,8 @@ class Dataset:
         """A copy with changes that are known to fit: it is not checked again."""
         copy = object.__new__(Dataset)
         for name in (each.name for each in fields(self)):
-            object.__setattr__(copy, name, changes.get(name, getattr(self, name)))
+            given = changes[name] if name in changes else getattr(self, name)
+            object.__setattr__(copy, name, given)
         return copy
 
 
@@ -391,7 +395,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
 
     Above all nothing may lead out of an array.
     """
-    x, edges, weight, y, encoding = data.x, data.edge_index, data.edge_weight, data.y, data.encoding
+    x, edges, weight = data.x, data.edge_index, data.edge_weight
     _check.name("the name of a graph", data.name)
     _check.flag("own", data.own)
     _check.kind("splits", data.splits, dict, "a dictionary of kinds")
@@ -408,7 +412,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     yield x.device.type != "meta", "x is on the device meta, which holds no values"
     yield x.layout in layouts, f"x must be dense or CSR, got {x.layout}"
     _check.finite("x", values_of(x))
-    n, width = x.shape
+    n = x.size(0)
     pairs = edges.dim() == 2 and edges.size(0) == 2 and edges.dtype == torch.int64
     yield pairs, "edge_index must be int64 [2, E]"
     yield _within(edges, 0, n), f"edge_index names a node outside 0..{n - 1}"
@@ -418,7 +422,12 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
         fits = fits and bool(((weight >= 0) & weight.isfinite()).all())
         yield fits, "edge_weight must be a number of at least 0 for each edge"
         check_weights(weight, "rw")
+    yield from other_requirements(data)
 
+
+def other_requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
+    """As `_requirements`, of all but features and edges, which are taken to fit."""
+    (n, width), y, encoding = data.x.shape, data.y, data.encoding
     if not data.own:
         info(data.name)  # refuses one that is not of the registry
     units, unit = n, data.unit
@@ -518,7 +527,7 @@ def _parts(data: Dataset) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors |= {f"split_{kind}": codes for kind, codes in data.splits.items()}
     others = {"edge_weight": data.edge_weight, "encoding": data.encoding}
     for name in ("ids", "graph_ids"):
-        others[name] = None if (ids := getattr(data, name)) is None else _packed(ids)
+        others[name] = None if (ids := getattr(data, name)) is None else packed(ids)
     tensors |= {name: tensor for name, tensor in others.items() if tensor is not None}
     header = {"format": FORMAT, "shape": list(data.x.shape), "classes": list(data.classes)}
     header |= {"name": data.name, "source": data.source, "own": data.own}
@@ -534,7 +543,7 @@ def _dataset(tensors: dict[str, Tensor], header: dict[str, Any]) -> Dataset:
     num_nodes, width = (_check.integer("a size of x", size, 0) for size in header["shape"])
     schema, notes, batch = header["schema"], header["notes"], tensors.get("batch")
     y = _check.plain("y", tensors["y"])
-    names = {n: _unpacked(tensors[n]) for n in ("ids", "graph_ids") if n in tensors}
+    names = {n: unpacked(tensors[n]) for n in ("ids", "graph_ids") if n in tensors}
     x = from_named_parts(tensors, (num_nodes, width))
     if tuple(x.shape) != (num_nodes, width):
         raise ValueError(f"x is not float32 [{num_nodes}, {width}]")
@@ -566,18 +575,18 @@ def _upgraded(
     notes = {"words": about["report"]["notes"], "columns": about["report"]["columns"]}
     shape = [len(ids), header["num_features"]]
     words = {"shape": shape, "classes": about["classes"], "schema": about["recipe"], "notes": notes}
-    return tensors | {"ids": _packed(ids)}, {"name": "graph", "source": "", "own": True, **words}
+    return tensors | {"ids": packed(ids)}, {"name": "graph", "source": "", "own": True, **words}
 
 
-def _packed(ids: Any) -> Tensor:
+def packed(ids: Any) -> Tensor:
     """A list as the bytes of its JSON, [B], which takes a moment for a million of them."""
     return torch.from_numpy(np.frombuffer(json.dumps(ids).encode(), dtype=np.uint8).copy())
 
 
-def _unpacked(packed: Tensor) -> Any:
-    """The inverse of `_packed`, whatever it is given."""
+def unpacked(bytes: Tensor) -> Any:
+    """The inverse of `packed`, whatever it is given."""
     try:
-        return json.loads(packed.numpy().tobytes())
+        return json.loads(bytes.numpy().tobytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"ids are not valid JSON ({error})") from None
 

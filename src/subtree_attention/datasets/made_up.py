@@ -9,15 +9,20 @@ that both together tell more than either.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .. import _check
 from .dataset import Dataset
 from .splits import own_codes, random_split
+from .store import Store
 from .tables.columns import Matrix
 from .tables.schema import ColumnLine, TableNotes, TableSchema
 
@@ -54,10 +59,11 @@ def planted(
     signal: float = 2.0,
     exponent: float = 2.5,
     seed: int = 0,
+    folder: str | Path | None = None,
 ) -> Dataset:
     """A made-up graph with power-law degrees and planted classes, the same for the same arguments.
 
-    Takes O(E) time, and memory for about two of the result.
+    Takes O(E) time, and memory for about two of the result; in a store, for its edges.
 
     Args:
         nodes: N; or "arxiv" or "products", whose sizes stand for those that are not given.
@@ -70,6 +76,7 @@ def planted(
         signal: how far the centres of classes are from the origin; the noise in each column is 1.
         exponent: of the power law of degrees, at least 2; real graphs have 2 to 3.
         seed: of all that is random.
+        folder: of a store that it is written into, and lies in: for graphs that do not fit memory.
 
     Returns:
         Features float32, and a random split of its own of 60, 20 and 20 per cent.
@@ -85,20 +92,25 @@ def planted(
     words = "a graph of {:,} nodes, {:,} edges and {:,} features"
     with _check.fits(words, shape.nodes, shape.edges, shape.features):
         ends = _Ends.of(groups, _weights(shape, exponent, generator), shape.classes)
-        edge_index = _edges(shape, ends, homophily, generator)
-        x = _features(shape, y, signal, generator)
+        keys = _keys(shape, ends, homophily, generator)
+        if folder is None:
+            both, x = _both(keys, shape.nodes), _features(shape, y, signal, generator)
     split = random_split(shape.nodes, "B", seed)
     line = f"made up: {shape.nodes:,} nodes, {shape.edges:,} edges in both directions, seed {seed}"
-    return Dataset(
-        x=torch.from_numpy(x),
-        edge_index=torch.from_numpy(edge_index),
-        y=torch.from_numpy(y),
-        name=nodes if isinstance(nodes, str) else "planted",
-        splits={"own": own_codes(*split)},
-        schema=TableSchema("id", None, None, True, (Matrix("x", shape.features),)),
-        notes=TableNotes([ColumnLine("x", "matrix", shape.features, 0)], [line]),
-        source="the planted graph",
-    )
+    about: dict[str, Any] = {
+        "y": torch.from_numpy(y),
+        "name": nodes if isinstance(nodes, str) else "planted",
+        "splits": {"own": own_codes(*split)},
+        "schema": TableSchema("id", None, None, True, (Matrix("x", shape.features),)),
+        "notes": TableNotes([ColumnLine("x", "matrix", shape.features, 0)], [line]),
+        "source": "the planted graph",
+    }
+    if folder is None:
+        return Dataset(torch.from_numpy(x), torch.from_numpy(both), **about)
+    some = (keys[start : start + AT_A_TIME] for start in range(0, len(keys), AT_A_TIME))
+    pairs = (torch.from_numpy(_both(part, shape.nodes)) for part in some)
+    blocks = _feature_blocks(shape, y, signal, generator)
+    return Store.create(folder, blocks, pairs, **about).dataset
 
 
 def _shape(nodes: int | str, edges: int | None, classes: int | None, features: int | None) -> Shape:
@@ -197,10 +209,10 @@ class _Ends:
         return keys[a != b]
 
 
-def _edges(
+def _keys(
     shape: Shape, ends: _Ends, homophily: float, generator: np.random.Generator
 ) -> np.ndarray:
-    """[2, 2E]: drawn until there are enough different ones, then in both directions."""
+    """[E], ascending, as `low * N + high`: drawn until there are enough different ones."""
     keys = np.empty(0, np.int64)
     for _ in range(ROUNDS):
         lacking = shape.edges - len(keys)
@@ -221,11 +233,16 @@ def _edges(
         kept = np.ones(len(keys), bool)
         kept[generator.choice(len(keys), len(keys) - shape.edges, replace=False)] = False
         keys = keys[kept]
-    both = np.empty((2, 2 * shape.edges), np.int64)
-    low, high = both[:, : shape.edges]
-    np.floor_divide(keys, shape.nodes, out=low)
-    np.subtract(keys, low * shape.nodes, out=high)
-    both[0, shape.edges :], both[1, shape.edges :] = high, low
+    return keys
+
+
+def _both(keys: np.ndarray, nodes: int) -> np.ndarray:
+    """Edges `low * N + high`, [E], in both directions: [2, 2E]."""
+    both = np.empty((2, 2 * len(keys)), np.int64)
+    low, high = both[:, : len(keys)]
+    np.floor_divide(keys, nodes, out=low)
+    np.subtract(keys, low * nodes, out=high)
+    both[0, len(keys) :], both[1, len(keys) :] = high, low
     return both
 
 
@@ -234,9 +251,36 @@ def _features(
 ) -> np.ndarray:
     """[N, F], float32: the centre of the class, and noise."""
     x = generator.standard_normal((shape.nodes, shape.features), np.float32)
-    centres = generator.standard_normal((shape.classes, shape.features))
-    centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
-    rows = max(AT_A_TIME // shape.features, 1)
+    centres, rows = _centres(shape, signal, generator), max(AT_A_TIME // shape.features, 1)
     for start in range(0, shape.nodes, rows):
         x[start : start + rows] += centres[y[start : start + rows]]
     return x
+
+
+def _feature_blocks(
+    shape: Shape, y: np.ndarray, signal: float, generator: np.random.Generator
+) -> Iterator[Tensor]:
+    """`_features`, some rows after the other.
+
+    The centres are drawn after all noise, so the noise is drawn twice: once to get there.
+    """
+    again, rows = deepcopy(generator), max(AT_A_TIME // shape.features, 1)
+
+    def noise(drawn: np.random.Generator) -> Iterator[np.ndarray]:
+        for start in range(0, shape.nodes, rows):
+            some = min(rows, shape.nodes - start)
+            yield drawn.standard_normal((some, shape.features), np.float32)
+
+    for _ in noise(generator):
+        pass
+    centres = _centres(shape, signal, generator)
+    for number, block in enumerate(noise(again)):
+        block += centres[y[number * rows : number * rows + len(block)]]
+        yield torch.from_numpy(block)
+
+
+def _centres(shape: Shape, signal: float, generator: np.random.Generator) -> np.ndarray:
+    """[C, F]: where the classes are."""
+    centres = generator.standard_normal((shape.classes, shape.features))
+    centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
+    return centres

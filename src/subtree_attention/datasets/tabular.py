@@ -33,6 +33,7 @@ from .tables.labels import AS_IT_IS, find_cells, find_names, rare, read_split, r
 from .tables.lazy import pl
 from .tables.names import Names, read_names
 from .tables.read import read_table
+from .tables.readings import Reading
 from .tables.schema import ColumnLine, TableNotes, TableSchema, encode
 from .tables.table import Table, TableError, counted
 
@@ -172,6 +173,11 @@ class Read:
         return torch.from_numpy(self.edges.index)
 
     @property
+    def linked(self) -> np.ndarray | None:
+        """Which nodes have an edge to another, [N], where the edges are not here."""
+        return self.edges.linked
+
+    @property
     def batch(self) -> Tensor | None:
         return None if self.many is None else torch.from_numpy(self.many.batch)
 
@@ -197,8 +203,29 @@ class Read:
         return targets.known(self.y)
 
 
-def read_tables(nodes: Any, edges: Any, asked: Asked) -> Read:
+class Sink:
+    """Where edges and features go as they are read: into memory."""
+
+    def edges(
+        self,
+        table: Table,
+        ends: Ends,
+        names: Names,
+        directed: bool,
+        unknown_ends: str,
+        reading: Reading | None,
+    ) -> Edges:
+        """See `read_edges`."""
+        return read_edges(table, ends, names, directed, unknown_ends, reading)
+
+    def features(self, schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
+        """See `encode`."""
+        return encode(schema, table)
+
+
+def read_tables(nodes: Any, edges: Any, asked: Asked, sink: Sink | None = None) -> Read:
     """What two tables say: see `from_tables`."""
+    sink = Sink() if sink is None else sink
     target, features, graph_column = asked.target, asked.features, asked.graph_column
     kind = task_named(asked.task).target or "class"
     of_links = task_named(asked.task) is LinkPrediction
@@ -241,8 +268,8 @@ def read_tables(nodes: Any, edges: Any, asked: Asked) -> Read:
         schema = replace(schema, graphs=_graph_schema(many, asked.leave_out, **of_units))
     if many is not None:
         refuse_crossing(links, ends, names, many)
-    found = read_edges(links, ends, names, directed, asked.unknown_ends, schema.weights)
-    x, y, notes = _nodes(schema, classes, people, found, many)
+    found = sink.edges(links, ends, names, directed, asked.unknown_ends, schema.weights)
+    x, y, notes = encode_nodes(schema, classes, people, found, many, sink)
     files = (*people.files, *links.files)
     about = tuple(classes), schema, notes, people.name
     read = Read(x, y, found, names, *about, None, many, files)
@@ -286,7 +313,7 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
         raise TableError("new nodes do not join a collection of graphs: leave out --join")
     old = pl.Series(dataset.node_ids, dtype=pl.String)
     schema, people, ids, found, _ = _other_tables(dataset, nodes, edges, unknown_ends, old=old)
-    x, y, notes = _nodes(schema, dataset.classes, people, found)
+    x, y, notes = encode_nodes(schema, dataset.classes, people, found)
     index = np.concatenate([dataset.edge_index.numpy(), found.index], axis=1)
     weight = None
     if found.weight is not None and dataset.edge_weight is not None:
@@ -295,7 +322,7 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
     joint = replace(found, index=index, weight=weight)
     joined = replace(
         dataset,
-        x=_stack(dataset.x, x),
+        x=stacked(dataset.x, x),
         y=torch.cat([dataset.y, y]),
         **edge_parts(joint),
         ids=ids.to_list(),
@@ -413,11 +440,7 @@ def _other_tables(
     if schema is None or schema.ends is None:
         raise TableError("this model was not trained on a table of edges: predict from Python")
     people, links = read_table(nodes, "nodes"), read_table(edges, "edges")
-    people.column(schema.id, "the id, as in the tables of the run")
-    for column in schema.columns:
-        people.column(column.name, "a feature of the model")
-    for name in filter(None, schema.ends):
-        links.column(name, "as in the tables of the run")
+    check_columns(schema, people, links)
     many = None
     if schema.graph is not None:
         table = None if graphs is None else read_table(graphs, "graphs")
@@ -449,6 +472,16 @@ def _other_tables(
     return schema, people, known.ids, found, many
 
 
+def check_columns(schema: TableSchema, people: Table, links: Table | None) -> None:
+    """Refuse tables of nodes and edges that have not the columns of the run's."""
+    people.column(schema.id, "the id, as in the tables of the run")
+    for column in schema.columns:
+        people.column(column.name, "a feature of the model")
+    for name in filter(None, schema.ends or ()):
+        if links is not None:
+            links.column(name, "as in the tables of the run")
+
+
 def _assemble(
     schema: TableSchema,
     classes: Sequence[str],
@@ -457,7 +490,7 @@ def _assemble(
     edges: Edges,
     many: Graphs | None = None,
 ) -> Dataset:
-    x, y, notes = _nodes(schema, classes, people, edges, many)
+    x, y, notes = encode_nodes(schema, classes, people, edges, many)
     return Dataset(
         x=x,
         y=y,
@@ -479,16 +512,17 @@ def edge_parts(edges: Edges) -> dict[str, Any]:
     return {"edge_index": torch.from_numpy(edges.index), "edge_weight": weights}
 
 
-def _nodes(
+def encode_nodes(
     schema: TableSchema,
     classes: Sequence[str],
     people: Table,
     edges: Edges,
     many: Graphs | None = None,
+    sink: Sink | None = None,
 ) -> tuple[Tensor, Tensor, TableNotes]:
     """The features x [N, F] and labels y [N] or [G] of tables, and notes on them."""
     assert schema.ends is not None  # there are tables
-    x, lines = encode(schema, people)
+    x, lines = (sink or Sink()).features(schema, people)
     told: Table | None = people
     if many is not None:
         told = many.table
@@ -521,7 +555,7 @@ def _beside(
     return append_columns(x, own.to_dense()[torch.from_numpy(many.batch)]), lines + more
 
 
-def _stack(first: Tensor, second: Tensor) -> Tensor:
+def stacked(first: Tensor, second: Tensor) -> Tensor:
     """Features of two graphs, one below the other, in the layout of the first."""
     if not is_csr(first):
         return torch.cat([first, second.to_dense()])

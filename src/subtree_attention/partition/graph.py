@@ -186,7 +186,7 @@ class PartGraph(Graph):
         for (here, there), weight in ((into.ends.flip(0), into.weight), out):
             sides.append(_side(here, there, weight, self.nodes, owner, partition.parts, rank))
         self._receive, self._columns, comes = sides[0]
-        self._send, self._columns_back, comes_back = sides[1]
+        self._sent, self._columns_back, comes_back = sides[1]
         self._given, self._order = self._receive.col.numel(), None
         exchanges: list[Exchange | None] = [None, None]
         if not mesh.nodes.alone:

@@ -56,6 +56,11 @@ class Fitted:
     out_of_fold: Tensor
     model: Model
 
+    @property
+    def looks_around(self) -> bool:
+        """Whether it sees more of a node than its own columns."""
+        return KINDS[self.name].columns != "own"
+
     def apply(self, dataset: Dataset, labels: Tensor) -> Tensor:
         """Logarithms of probabilities of the nodes of another graph with the same columns: [N, C].
 

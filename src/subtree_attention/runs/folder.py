@@ -233,7 +233,7 @@ def write_listed(folder: Path, contents: Mapping[str, bytes], there: Sequence[st
     for name, content in contents.items():
         io.write_bytes(folder / name, content)
     digests = {name: _sha256(content) for name, content in contents.items()}
-    digests |= {name: _digest(folder / name) for name in there}
+    digests |= {name: digest(folder / name) for name in there}
     _write_list(folder, listed(folder) | digests)
 
 
@@ -246,7 +246,8 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
     with io.open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
@@ -309,7 +310,7 @@ def accept(out: Path) -> None:
         )
     for folder in (out, *run_folders(out)):
         known = (CONFIG, ENVIRONMENT, METRICS, SUMMARY, MODEL, PORTFOLIO, REFERENCES, REFERENCE)
-        digests = {name: _digest(folder / name) for name in known if (folder / name).exists()}
+        digests = {name: digest(folder / name) for name in known if (folder / name).exists()}
         if CONFIG in digests:
             config_from(io.read_json(folder / CONFIG), folder / CONFIG)
         elif SUMMARY not in digests:
@@ -340,7 +341,7 @@ def read_listed(path: Path) -> bytes:
 
 def check_listed(path: Path) -> None:
     """Refuse a file that is not what the list of its folder says, if there is a list."""
-    _compare(path, _digest(path))
+    _compare(path, digest(path))
 
 
 def _compare(path: Path, digest: str) -> None:
@@ -439,8 +440,9 @@ def latest_unfinished(graph: str | None, parent: Path = RUNS) -> Path:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a second process is refused. Ends with the process."""
+def claimed(folder: Path, work: str = "training") -> Iterator[None]:
+    """Hold a folder for this process; a second process is refused, and told what this one's work
+    is. Ends with the process."""
     if not io.LOCKS:
         yield
         return
@@ -448,7 +450,7 @@ def claimed(folder: Path) -> Iterator[None]:
     lock = os.open(folder, os.O_RDONLY)  # the folder itself is the lock: no file to leave behind
     try:
         if not io.try_lock(lock):
-            raise FileError(f"another process is training into {folder}")
+            raise FileError(f"another process is {work} into {folder}")
         yield
     finally:
         os.close(lock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -16,22 +16,22 @@ from .. import io
 from ..datasets.tables.cells import escaped
 from ..datasets.tables.lazy import pl
 from ..datasets.tables.schema import TableNotes
-from ..tasks.answers import Answers, OfNames
+from ..nn import set_memory
+from ..tasks.answers import Answers
 from ..tasks.calibration import Calibration, Intervals
 from ..tasks.deciding import Asked, Decided, refuse
-from .saved import Folder, open
+from .predicted import Predicted
+from .saved import Folder, SavedRun, open
 
 OWN_COLUMNS = ("id", "prediction", "known")
 """Of a file of predictions; probabilities or the ends of intervals follow."""
 
 
 @dataclass(frozen=True)
-class Predictions:
-    """What a model says of some nodes, or graphs.
+class Predictions(Predicted):
+    """What a model says of some nodes, or graphs, of which it also says how sure it is.
 
     Attributes:
-        ids: of the nodes or graphs, N.
-        answers: what is predicted and what is known of each, see `tasks.answers`.
         calibration: how far that can be trusted.
         run: the folder of the run whose model it is.
         notes: what was done with new tables, if any.
@@ -39,51 +39,11 @@ class Predictions:
         decided: what a threshold, a rejection or sets do on validation and test, where asked for.
     """
 
-    ids: list[str]
-    answers: Answers
     calibration: Calibration | Intervals
     run: Path
     notes: TableNotes | None = None
     unit: str = "node"
     decided: Decided | None = None
-
-    @property
-    def predicted(self) -> list[Any]:
-        """Of each node a class, a list of its labels, or a number; None where it was rejected."""
-        return self.answers.predicted
-
-    @property
-    def known(self) -> list[Any]:
-        """The same where the table has it; else None."""
-        return self.answers.known
-
-    @property
-    def classes(self) -> Sequence[str]:
-        """The names of the classes or labels, C."""
-        return self._named.names
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """[N, C], calibrated."""
-        return self._named.probabilities
-
-    @property
-    def labels(self) -> np.ndarray:
-        """Known classes by number, [N], else -1; or 1 and 0 of labels, [N, C], else NaN."""
-        return self._named.target
-
-    @property
-    def sets(self) -> list[list[str]]:
-        """The classes that are possible for each node, where a coverage was asked for."""
-        if "set" not in self.answers.more:
-            raise ValueError("there are no sets of classes: predict with coverage=0.9")
-        return self.answers.more["set"][1]
-
-    @property
-    def _named(self) -> OfNames:
-        if not isinstance(self.answers, OfNames):
-            raise ValueError("numbers are predicted, which have no classes and no probabilities")
-        return self.answers
 
 
 def predict(
@@ -98,6 +58,7 @@ def predict(
     cls: str | None = None,
     reject: float | None = None,
     coverage: float | None = None,
+    memory: str | int | None = None,
     device: str = "auto",
 ) -> Predictions:
     """Predict every node of a run's graph, or the nodes of new tables; nothing is trained.
@@ -118,15 +79,14 @@ def predict(
             sure is sure enough is found on the validation nodes, so a single new node may be one.
         coverage: how often a set of classes shall hold the true one, or the interval of a number
             the true number; also found there. At most one of these three.
+        memory: a bound for what the model takes: "8GB", a number of bytes, or "free"; see `STAGNN`.
         device: see `fit`.
     """
     wanted = Asked(threshold, cls, reject, coverage)
     run = asked = open(folder, device=device)
-    if run.task.unit == "pair":
-        raise ValueError(
-            f"the model of {run.folder} is for pairs of nodes: ask predict_links, or sta predict "
-            "with --pairs or --top"
-        )
+    refuse_pairs(run)
+    if memory is not None:
+        set_memory(run.model, memory)
     if wanted:
         refuse(wanted, run.task.kind, run.task.names(run.dataset))  # before tables are read
         run = asked = run.deciding(wanted)
@@ -143,6 +103,15 @@ def predict(
         unit=run.task.unit,
         decided=run.decided,
     )
+
+
+def refuse_pairs(run: SavedRun) -> None:
+    """A model of links has a question of its own."""
+    if run.task.unit == "pair":
+        raise ValueError(
+            f"the model of {run.folder} is for pairs of nodes: ask predict_links, or sta predict "
+            "with --pairs or --top"
+        )
 
 
 def check_target(path: Path, force: bool) -> None:

@@ -33,6 +33,7 @@ from ..tasks.quality import AnyQuality
 from ..upgrade import FORMAT
 from . import compared, stacked
 from . import folder as files
+from .answering import Answering
 from .environment import choose_device
 from .folder import Epoch, RunResult
 from .portfolio import Portfolio
@@ -326,6 +327,14 @@ class SavedRun:
                 "trust its predictions there less than the calibration says"
             )
         return new, self.dataset.num_nodes if join else 0
+
+    def answering(self, *, memory: str | int | None = None) -> Answering:
+        """What answers about single nodes, or new ones that join the graph, from their subtrees.
+
+        Args:
+            memory: see `Answering`.
+        """
+        return Answering(self, memory)
 
     def __repr__(self) -> str:
         return f"SavedRun('{self.folder}', {self.config.model.name} on {self.config.data.graph})"

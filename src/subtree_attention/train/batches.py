@@ -1,9 +1,10 @@
 """Epochs of batches, for graphs on which whole steps take too long.
 
 A step sees some training nodes and a sample of what lies behind them (`ops.sampling`): the walk of
-the sample estimates that of the graph. Evaluation is exact, over the whole graph, in the memory
-that is free. An epoch goes over the training nodes once, or over as many as `MOST_STEPS` batches
-hold; the next one goes on behind them.
+the sample estimates that of the graph. What is evaluated, and kept, is an average of the weights
+over the last steps; evaluation is exact, over the whole graph, in the memory that is free. An epoch
+goes over the training nodes once, or over as many as `MOST_STEPS` batches hold; the next one goes
+on behind them.
 
 Which nodes are in a step, and what is sampled, is a function of the seed and the number of the step
 alone: a run that is taken up again ends with the same numbers.
@@ -12,10 +13,9 @@ alone: a run that is taken up again ends with the same numbers.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from .. import _check
 from ..config import Config
 from ..datasets.features import rows_of
 from ..graph import Graph
+from ..loaders.ahead import in_order
 from ..nn import as_features
 from ..nn import memory as memory_of
 from ..nn.features import Features
@@ -39,9 +40,11 @@ MOST_STEPS = 256
 """Of an epoch: on a graph of any size there is a score, and a checkpoint, after so many."""
 MOST_OF_FREE = 0.5
 """Of the free memory: what evaluation may take without a budget."""
+OF_A_STEP, EARLY = 0.01, 10
+"""Weights after a step count so much in their average, and more of them in the first steps: samples
+differ, and the average of the last hundred steps scatters less than any of them."""
 AHEAD = 2
 """Batches that are sampled while another is learnt from."""
-T = TypeVar("T")
 
 
 def refuse_settings(config: Config) -> None:
@@ -147,6 +150,7 @@ class BatchTrainer(Trainer):
     ) -> None:
         super().__init__(*given, **{**more, "capture": False})
         self.batches, self.memory = batches, self._room() if memory is None else memory
+        self.average = [parameter.detach().clone() for parameter in self.model.parameters()]
         if not batches.ranks.alone:
             self.optimizer.register_step_pre_hook(self._add_up)
 
@@ -154,7 +158,16 @@ class BatchTrainer(Trainer):
         """Learn from some batches, then evaluate: no step is taken ahead, it would be lost."""
         with self._undivided():
             self._learn()
-            self._evaluate()
+            with self._averaged():
+                self._evaluate()
+
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | {f"average/{n}": each for n, each in enumerate(self.average)}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        super().load_state(tensors)
+        for number, each in enumerate(self.average):
+            each.copy_(tensors[f"average/{number}"])
 
     @torch.no_grad()
     def _room(self) -> str | None:
@@ -181,9 +194,10 @@ class BatchTrainer(Trainer):
         self.model.train()
         total, steps = self.loss.new_zeros(1), self.batches.in_an_epoch
         first = int(self.noted) * steps
-        for step in ahead(lambda number: self.prepared(first + number), steps):
+        for step in in_order(lambda number: self.prepared(first + number), steps, 1, AHEAD):
             total += self.gradients(step)
             self.optimizer.step()
+            self._take_into_average(step.number)
         self.loss.copy_(self.batches.ranks.summed(total) / steps)
 
     def prepared(self, number: int) -> Step:
@@ -199,6 +213,26 @@ class BatchTrainer(Trainer):
         loss = self._loss_of(step)
         loss.backward()
         return loss.detach()
+
+    @torch.no_grad()
+    def _take_into_average(self, number: int) -> None:
+        """The weights after a step: more of them at the start, when they are far from the end."""
+        share = max(OF_A_STEP, EARLY / (EARLY + number))
+        for average, parameter in zip(self.average, self.model.parameters(), strict=True):
+            average.lerp_(parameter, share)
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """With the average of the weights in their place: that is what is evaluated, and kept."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for number, parameter in enumerate(self.model.parameters()):
+            parameter.data, self.average[number] = self.average[number], parameter.data
 
     def _rows(self, nodes: Tensor) -> Features:
         """Features of some nodes, where they are multiplied."""
@@ -228,21 +262,6 @@ class BatchTrainer(Trainer):
             return ranks.broadcast(self.notes.new_zeros(3))
         with keeping_to(self.model, self.memory):
             return ranks.broadcast(super()._scores())
-
-
-def ahead(make: Callable[[int], T], count: int) -> Iterator[T]:
-    """What is made of 0, 1, ... in a thread of its own, some ahead of whoever takes it."""
-    with ThreadPoolExecutor(1, "sta-batches") as pool:
-        waiting = deque(pool.submit(make, number) for number in range(min(AHEAD, count)))
-        try:
-            for number in range(count):
-                ready = waiting.popleft().result()
-                if number + AHEAD < count:
-                    waiting.append(pool.submit(make, number + AHEAD))
-                yield ready
-        finally:
-            for one in waiting:
-                one.cancel()
 
 
 def batches_of(

@@ -231,9 +231,12 @@ def _call(dataset: Dataset, config: Config, device: torch.device) -> memory_of.C
 
 
 def resident(dataset: Dataset, config: Config, device: torch.device) -> int:
-    """Bytes of features and graph, which are there before a step begins."""
+    """Bytes of features and graph, which are there before a step begins; of those that lie in files
+    only the entries of the transition."""
     x = dataset.features
     edges = dataset.num_edges + (dataset.num_nodes if config.walk["self_loops"] else 0)
+    if dataset.mapped:
+        return FLOAT * edges
     # Of a sparse x also its transpose, and what is dropped of both.
     entries = 12 * x.values().numel() + 2 * x.size(0) if x.is_sparse_csr else x.numel()
     own = dataset.num_edges * 16 if device.type == "cpu" else 0

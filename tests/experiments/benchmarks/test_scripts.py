@@ -21,12 +21,14 @@ TINY = {
         *("--shape", "30,90,4,2", "--rounds", "1", "--processes", "1"),
     ],
     "table1": ["digits", "--runs", "1", "--device", "cpu", "--processes", "1", "--together", "2"],
+    "serve": ["--nodes", "200", "--edges", "900", "--asked", "3", "--requests", "1"],
+    "store": ["--sizes", "200:900", "--features", "4"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
 NAMES = [*TINY, "batches", "busy", "deep", "fidelity", "first_call", "order", "splits"]
 
 
-NEEDS = {"tables": "polars", "explore": "uvicorn"}
+NEEDS = {"tables": "polars", "store": "polars", "explore": "uvicorn", "serve": "uvicorn"}
 
 
 def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> None:

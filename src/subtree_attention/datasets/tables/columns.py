@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
@@ -25,8 +25,8 @@ from .readings import DATES, Reading, zones
 from .table import Table, TableError, counted
 from .values import (
     Encoded,
+    between_of,
     cells_of,
-    find_between,
     find_reading,
     is_text,
     numbers_of,
@@ -34,6 +34,7 @@ from .values import (
     placeholders,
     tags_of,
     vectors_of,
+    width_of,
 )
 
 WORDS = 5000
@@ -49,6 +50,8 @@ LEAST_VALUES = 50
 """Of fewer it is not asked which are far."""
 BEND = 3.0
 """Spreads beyond which the logarithm goes on, so that what is far stays finite and in order."""
+TEXTS = 2**18
+"""Texts of which words are counted at once, so that little memory is taken beside them."""
 SOME = 10_000
 """Values that are looked at to tell how a text is written."""
 ENTRIES = 2**20
@@ -88,7 +91,7 @@ class Number:
         there, missing = values.drop_nulls().to_numpy(), ranks.nulls_of(values) > 0
         if not ranks.size_of(values.drop_nulls()):
             raise TableError(f"{table.name}: column '{name}' holds no number at all")
-        ((mean,), (std,), (largest,)) = _moments(table, name, there[:, None])
+        ((mean,), (std,), (largest,)) = _moments(table, name, 1, lambda: [there[:, None]])
         if std and (middle := _middle(there / largest, std / largest)):
             mean, std = (number * largest for number in middle)
             return cls(name, mean, std, missing, BEND, reading)
@@ -107,10 +110,11 @@ class Number:
             standard = np.where(size > 1, bent, standard)
         _refuse_far(table, self.name, np.abs(standard) > np.finfo(np.float32).max)
         columns = [standard] + [values.is_null().to_numpy()] * self.flagged
-        block = np.stack(columns, 1).astype(np.float32)
-        return Encoded(
-            block, values.null_count(), note=_together(self._zones(table), self._empty(table))
-        )
+        return Encoded(np.stack(columns, 1).astype(np.float32), values.null_count())
+
+    def remark(self, table: Table) -> str:
+        """What to say of the values of a table."""
+        return _together(self._zones(table), self._empty(table))
 
     def _empty(self, table: Table) -> str:
         """What to say of texts that stand for no number."""
@@ -175,11 +179,20 @@ class Vector:
     @classmethod
     def fit(cls, table: Table, name: str, between: str | None = None) -> Vector:
         if between is None:
-            between = find_between(table.column(name, "--features"))
-        values, missing = vectors_of(table, name, between)
-        if not ranks.total(values.size):
+            between = between_of(table, name)
+        kept = None if table.is_large else vectors_of(table, name, between)
+        width = width_of(table, name, between) if kept is None else kept[0].shape[1]
+        if not width:
             raise TableError(f"{table.name}: column '{name}' holds no vector at all")
-        mean, std, _ = _moments(table, name, values)
+
+        def vectors() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            if kept is not None:
+                yield kept
+            else:
+                yield from (vectors_of(some, name, between, width) for some in table.blocks())
+
+        missing = np.array([bool(lack.any()) for _, lack in vectors()])
+        mean, std, _ = _moments(table, name, width, lambda: (there for there, _ in vectors()))
         return cls(name, mean, [each or 1.0 for each in std], ranks.any_of(missing), between)
 
     @property
@@ -206,6 +219,9 @@ class Vector:
     def note(self) -> str:
         return f"vectors of {counted(len(self.mean), 'number')}"
 
+    def remark(self, table: Table) -> str:
+        return ""
+
     def check(self) -> None:
         if not isinstance(self.mean, list) or not isinstance(self.std, list) or not self.mean:
             raise ValueError("its means and deviations are lists")
@@ -215,19 +231,21 @@ class Vector:
 
 
 def _moments(
-    table: Table, name: str, values: np.ndarray
+    table: Table, name: str, width: int, parts: Callable[[], Iterable[np.ndarray]]
 ) -> tuple[list[float], list[float], list[float]]:
     """Means, deviations and largest sizes of columns [n, d], NaN where a number is missing.
 
-    The deviation is exactly 0 where all are equal. Sums do not depend on where the rows lie.
+    `parts` gives the rows, as often as it is called. The deviation is exactly 0 where all are
+    equal. Sums do not depend on where the rows lie.
     """
-    each = max(1, ENTRIES // values.shape[1])  # rows at a time
+    each = max(1, ENTRIES // width)  # rows at a time
 
     def rows() -> Iterator[np.ndarray]:
-        for start in range(0, len(values), each):
-            yield values[start : start + each].astype(np.float64)
+        for values in parts():
+            for start in range(0, len(values), each):
+                yield values[start : start + each].astype(np.float64)
 
-    nothing = np.zeros(values.shape[1])
+    nothing = np.zeros(width)
     largest = _largest(nothing, rows())
     if (largest > sys.float_info.max / 2).any():  # two of them can be twice as far apart
         raise TableError(f"{table.name}: the numbers in column '{name}' are too large")
@@ -315,6 +333,9 @@ class _Words:
     def note(self) -> str:
         return self._kept
 
+    def remark(self, table: Table) -> str:
+        return ""
+
     def check(self) -> None:
         if not isinstance(self.values, list) or not all(isinstance(v, str) for v in self.values):
             raise ValueError("its values are a list of texts")
@@ -354,9 +375,9 @@ class Tags(_Words):
     @classmethod
     def fit(cls, table: Table, name: str, between: str | None = None, sure: bool = True) -> Tags:
         if between is None:
-            between = find_between(table.column(name, "--features"))
-        _, tags, _ = tags_of(table, name, between=between)
-        counts = ranks.counts_of(tags)
+            between = between_of(table, name)
+        some = (tags_of(part, name, between=between)[1] for part in table.blocks())
+        counts = ranks.merged(_added_up(ranks.counts_here(tags) for tags in some))
         seen = ranks.total(len(counts))
         if not seen:
             raise TableError(f"{table.name}: column '{name}' holds no tag at all")
@@ -396,16 +417,19 @@ class Text(_Words):
         from sklearn.feature_extraction.text import CountVectorizer
 
         values = table.texts(name, "--features")
-        grams, texts = without_blanks(values), values.fill_null("").to_list()
-        counter = CountVectorizer(analyzer=_split if grams else "word")
-        words, nodes = np.array([], object), np.array([], np.int64)
-        with suppress(ValueError):  # no words at all
-            counts = counter.fit_transform(texts)  # [N, words]
-            words, nodes = counter.get_feature_names_out(), np.bincount(counts.indices)
-        found = pl.DataFrame(
-            {"value": words.tolist(), "count": nodes},
-            schema={"value": pl.String, "count": pl.Int64},
-        )
+        grams = without_blanks(values)
+
+        def counted_words(some: list[str]) -> pl.DataFrame:
+            counter = CountVectorizer(analyzer=_split if grams else "word")
+            words, nodes = np.array([], object), np.array([], np.int64)
+            with suppress(ValueError):  # no words at all
+                counts = counter.fit_transform(some)  # [n, words]
+                words, nodes = counter.get_feature_names_out(), np.bincount(counts.indices)
+            kinds = {"value": pl.String, "count": pl.Int64}
+            return pl.DataFrame({"value": words.tolist(), "count": nodes}, schema=kinds)
+
+        parts = (values[a : a + TEXTS] for a in range(0, max(len(values), 1), TEXTS))
+        found = _added_up(counted_words(part.fill_null("").to_list()) for part in parts)
         found = ranks.merged(found)
         seen = ranks.total(len(found))
         if not seen:
@@ -413,7 +437,7 @@ class Text(_Words):
         # A word of a single node tells nothing about others; but a small table has no other words.
         several = found.filter(pl.col("count") > 1)
         kept = _most_frequent(several if ranks.total(len(several)) else found, WORDS)
-        idf = np.log((1 + ranks.total(len(texts))) / (1 + kept["count"].to_numpy())) + 1
+        idf = np.log((1 + ranks.total(len(values))) / (1 + kept["count"].to_numpy())) + 1
         return cls(name, kept["value"].to_list(), idf.tolist(), seen, grams)
 
     def encode(self, table: Table) -> Encoded:
@@ -427,12 +451,11 @@ class Text(_Words):
         block = vectorizer.transform(rows).astype(np.float32)[: len(texts)]
         # A text of which no word is known is to the model what an unknown category is.
         silent = int((np.diff(block.indptr) == 0).sum()) - texts.null_count()
-        note = self._signs(texts)
-        return Encoded(scipy.sparse.csr_matrix(block), texts.null_count(), silent, note)
+        return Encoded(scipy.sparse.csr_matrix(block), texts.null_count(), silent)
 
-    def _signs(self, texts: pl.Series) -> str:
+    def remark(self, table: Table) -> str:
         """What to say of a text that could be tags."""
-        some = ranks.head(texts.drop_nulls(), SOME)
+        some = ranks.head(table.texts(self.name, "--features").drop_nulls(), SOME)
         for sign in SIGNS[:2]:
             if ranks.share_of(some.str.contains(sign, literal=True)) > 0.5:
                 return f"not split at '{sign}': '{self.name}:tags' does so"
@@ -455,6 +478,14 @@ def without_blanks(texts: pl.Series) -> bool:
     """Whether texts are, in part, of scripts without blanks between words."""
     some = ranks.head(texts.drop_nulls(), SOME)
     return ranks.share_of(some.str.contains(f"[{NO_BLANKS}]")) > 0.05
+
+
+def _added_up(counts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Counts of the same values in several parts together."""
+    some = list(counts)
+    if len(some) == 1:
+        return some[0]
+    return pl.concat(some).group_by("value").agg(pl.col("count").sum())
 
 
 def _most_frequent(counts: pl.DataFrame, most: int) -> pl.DataFrame:
@@ -492,6 +523,9 @@ class Matrix:
     @property
     def width(self) -> int:
         return self.columns
+
+    def remark(self, table: Table) -> str:
+        return ""
 
     def encode(self, table: Table) -> Encoded:
         raise TableError(

@@ -37,12 +37,25 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges as the walk takes them, on several ranks a share of them on each."""
+    """Edges as the walk takes them, on several ranks a share of them on each; of those that are in
+    a store, none is here."""
 
     index: np.ndarray  # [2, E], both directions unless directed, each edge once
     weight: np.ndarray | None  # [E]
     notes: list[str]  # what was done, in words
-    count: int  # on all ranks
+    count: int  # on all ranks, or in the store
+    linked: np.ndarray | None = None  # [N], whether a node has an edge to another, if in a store
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What became of the rows of a table of edges: how many edges there are, how many duplicates
+    were merged into others, how many are loops; and what is said of those that were dropped."""
+
+    count: int
+    merged: int
+    loops: int
+    dropped: list[str]
 
 
 def different_columns(**columns: str | None) -> set[str]:
@@ -71,7 +84,7 @@ def find_ends(table: Table, source: str | None, dest: str | None, weight: str | 
     ends = Ends(source, dest, weight)
     for option, name in ends._asdict().items():
         if name is not None:
-            table.column(name, f"--{option}")
+            table.check(name, f"--{option}")
     different_columns(**ends._asdict())  # what was found too
     return ends
 
@@ -88,11 +101,10 @@ def read_edges(
     _check.known("way with unknown ends", unknown_ends, UNKNOWN_ENDS)
     may_lack = unknown_ends == "drop"
     source, dest = end_nodes(table, ends, names, may_lack)
-    weight = None if ends.weight is None else _weights(table, ends.weight, reading)
-    notes = [f"{table.name}: {counted(table.count, 'row')}"]
-    inside = (source >= 0) & (dest >= 0)
+    weight = None if ends.weight is None else read_weights(table, ends.weight, reading)
+    inside, dropped = (source >= 0) & (dest >= 0), list[str]()
     if ranks.any_of(~inside):
-        notes.append(_unknown(table, ends, inside, names, unknown_ends))
+        dropped.append(unknown(table, ends, inside, names, unknown_ends))
         source, dest = source[inside], dest[inside]
         weight = None if weight is None else weight[inside]
     if not directed:
@@ -100,21 +112,38 @@ def read_edges(
     index, weight, merged = simple(*_met(source, dest, weight), names.count, directed)
     loops = int((index[0] == index[1]).sum())
     count, merged, loops = ranks.added(np.array([index.shape[1], merged, loops])).tolist()
+    changed = Changed(count, merged, loops, dropped)
+    return Edges(
+        index, weight, edge_notes(table, ends, names, directed, reading, changed), changed.count
+    )
+
+
+def edge_notes(
+    table: Table,
+    ends: Ends,
+    names: Names,
+    directed: bool,
+    reading: Reading | None,
+    changed: Changed,
+) -> list[str]:
+    """What was done with a table of edges, in words."""
     way = "directed" if directed else "both directions"
-    notes[0] += f", {counted(count, 'edge')} ({way})"
-    if merged:
-        what = "merged into one" if weight is None else "merged, their weights added up"
-        notes.append(f"{counted(merged, 'duplicate edge')}, {what}")
+    rows = f"{table.name}: {counted(table.count, 'row')}, {counted(changed.count, 'edge')} ({way})"
+    notes = [rows, *changed.dropped]
+    weighted = ends.weight is not None
+    if changed.merged:
+        what = "merged, their weights added up" if weighted else "merged into one"
+        notes.append(f"{counted(changed.merged, 'duplicate edge')}, {what}")
     if reading is not None and (words := reading.words()):
         notes.append(f"the weights in '{ends.weight}' are {words}")
     notes += _zeros(names)
-    if loops:
-        notes.append(f"{counted(loops, 'self-loop')}, kept")
+    if changed.loops:
+        notes.append(f"{counted(changed.loops, 'self-loop')}, kept")
     unused = [name for name in table.frame.columns if name not in ends]
     if unused:
-        hint = "; --weight takes weights" if weight is None else ""
+        hint = "" if weighted else "; --weight takes weights"
         notes.append(f"columns of the edges that are not used: {', '.join(unused)}{hint}")
-    return Edges(index, weight, notes, count)
+    return notes
 
 
 def _met(
@@ -146,6 +175,9 @@ def end_nodes(
 
 
 def _end(table: Table, name: str, names: Names, may_lack: bool) -> np.ndarray:
+    values = table.column(name, "an end of the edges")
+    if values.dtype.is_integer() and (at := _by_numbers(values, names)) is not None:
+        return at
     texts = table.written(name, "an end of the edges")
     empty = ranks.nulls_of(texts)
     if not may_lack and (row := table.first(texts.is_null())) is not None:
@@ -157,14 +189,22 @@ def _end(table: Table, name: str, names: Names, may_lack: bool) -> np.ndarray:
     return names.find(without_point(texts)) if ranks.any_of(found < 0) else found
 
 
+def _by_numbers(values: pl.Series, names: Names) -> np.ndarray | None:
+    """The nodes [R] that whole numbers name, if their ids are such: texts would take longer."""
+    if type(names) is not Names:  # it may know others too
+        return None
+    numbers = values.cast(pl.Int64, strict=False)
+    return None if numbers.has_nulls() else names.find_numbers(numbers.to_numpy())
+
+
 def find_weights(table: Table, ends: Ends) -> Reading | None:
     """How the weights are read, if there are any and they are texts."""
-    if ends.weight is None:
+    if ends.weight is None or table.frame.schema[ends.weight].is_numeric():
         return None
     return find_reading(table.column(ends.weight, "--weight"), NUMBERS)
 
 
-def _weights(table: Table, name: str, reading: Reading | None) -> np.ndarray:
+def read_weights(table: Table, name: str, reading: Reading | None) -> np.ndarray:
     values = table.column(name, "--weight")
     numbers, wrong = as_numbers(values, reading)
     wrong = wrong | numbers.is_null()
@@ -184,15 +224,20 @@ def _weights(table: Table, name: str, reading: Reading | None) -> np.ndarray:
         raise TableError(
             f"{table.place(row)}: the weight {numbers[row]:g} is too small for float32: scale them"
         )
-    if not (total := sum(ranks.told(float(numbers.sum())))) <= MOST_WEIGHT:
+    check_total(table, name, sum(ranks.told(float(numbers.sum()))))
+    return numbers.to_numpy(writable=True)
+
+
+def check_total(table: Table, name: str, total: float) -> None:
+    """Refuse weights that add up to more than a walk can take."""
+    if not total <= MOST_WEIGHT:
         raise TableError(
             f"{table.name}: the weights in column '{name}' (--weight) add up to {total:g}, which "
             "is too large for float32: scale them"
         )
-    return numbers.to_numpy(writable=True)
 
 
-def _unknown(table: Table, ends: Ends, inside: np.ndarray, names: Names, unknown_ends: str) -> str:
+def unknown(table: Table, ends: Ends, inside: np.ndarray, names: Names, unknown_ends: str) -> str:
     """What to say of edges that lead out of the table of nodes; an error unless they may go."""
     count, outside = ranks.count_of(~inside), pl.Series(~inside)
     first = table.frame.filter(outside).head(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +47,7 @@ def fit_columns(
     left_out: dict[str, str] = {}
     if features is None:
         names = [name for name in table.frame.columns if name not in taken]
-        chosen = {name: _guess(table.frame[name]) for name in names}
+        chosen = {name: _guess(table, name) for name in names}
         left_out = {name: kind for name, (kind, _) in chosen.items() if kind not in KINDS}
     else:
         listed = isinstance(features, list | tuple)
@@ -66,12 +66,13 @@ def _asked(table: Table, feature: str, taken: set[str]) -> tuple[str, Guess]:
         if name in table.frame.columns:
             _check.known(f"kind of column '{name}'", kind, words)
         name, kind = feature, ""
-    values = table.column(name, "--features")
+    table.check(name, "--features")
     if name in taken:
         raise TableError(f"column '{name}' (--features) is the id, the label or the split already")
     if kind in ASKED:
+        values = table.column(name, "--features")
         return name, Guess(Number.kind, {"reading": find_reading(values, ASKED[kind])})
-    guess = Guess(kind) if kind else _guess(values)
+    guess = Guess(kind) if kind else _guess(table, name)
     if guess.kind not in KINDS:
         raise TableError(
             f"{table.name}: column '{name}' {guess.kind}; name its kind, such as '{name}:category'"
@@ -79,12 +80,13 @@ def _asked(table: Table, feature: str, taken: set[str]) -> tuple[str, Guess]:
     return name, guess
 
 
-def _guess(values: pl.Series) -> Guess:
+def _guess(table: Table, name: str) -> Guess:
     """A kind, or the reason why it is none."""
+    if isinstance(table.frame.schema[name], pl.List | pl.Array):
+        return _of_lists(table, name)
+    values = table.frame[name]
     if not ranks.size_of(values.drop_nulls()):
         return Guess("is empty")
-    if isinstance(values.dtype, pl.List | pl.Array):
-        return _of_lists(values)
     if values.dtype.is_nested() or values.dtype == pl.Binary:
         return Guess(f"is of type {values.dtype}, which is not read")
     if not is_text(values):
@@ -106,15 +108,21 @@ def _guess(values: pl.Series) -> Guess:
 # ---------------------------------------------------------------------------------------- lists
 
 
-def _of_lists(values: pl.Series) -> Guess:
+def _of_lists(table: Table, name: str) -> Guess:
     """What a column of lists is."""
-    if not of_numbers(values):
-        inner = values.dtype.inner  # type: ignore[attr-defined]
-        return Guess("holds empty lists only") if inner == pl.Null else Guess(Tags.kind)
-    if isinstance(values.dtype, pl.Array):
+
+    def parts() -> Iterator[pl.Series]:
+        for part in table.blocks():
+            yield part.frame[name]
+
+    if not ranks.total(sum(len(some) - some.null_count() for some in parts())):
+        return Guess("is empty")
+    dtype: Any = table.frame.schema[name]
+    if not of_numbers(pl.Series(dtype=dtype)):
+        return Guess("holds empty lists only") if dtype.inner == pl.Null else Guess(Tags.kind)
+    if isinstance(dtype, pl.Array):
         return Guess(Vector.kind)
-    whole = values.dtype.inner.is_integer()  # type: ignore[attr-defined]
-    return _vector_or_tags(values, whole, "")
+    return _vector_or_tags(parts, dtype.inner.is_integer(), "")
 
 
 def _bracketed(texts: pl.Series) -> Guess | None:
@@ -123,32 +131,37 @@ def _bracketed(texts: pl.Series) -> Guess | None:
         return None
     if lists.are_numbers(texts, ""):
         whole = not ranks.any_of(texts.str.contains(r"[.eE]"))
-        return _vector_or_tags(lists.numbers(texts, ""), whole, "")
+        found = lists.numbers(texts, "")
+        return _vector_or_tags(lambda: [found], whole, "")
     some = ranks.head(texts, SAMPLE)
     listed = ranks.share_of(lists.words(some, "").is_not_null()) > 0.5
     nested = lists.is_nested(ranks.first_of(some))
     return Guess(Tags.kind, {"between": ""}) if listed or nested else None
 
 
-def _vector_or_tags(values: pl.Series, whole: bool, between: str) -> Guess:
-    """What lists of numbers are.
+def _vector_or_tags(parts: Callable[[], Iterable[pl.Series]], whole: bool, between: str) -> Guess:
+    """What lists of numbers are, of which `parts` gives some at a time.
 
     Vectors are equally long. Whole numbers (by type, or as they are written) may also be the ids of
     tags, of which a list has any number, none below 0 and none twice.
     """
-    values = values.filter(values.list.len().fill_null(0) > 0)
-    if not ranks.size_of(values):
+    seen, no_ids, all_whole = pl.Series(dtype=pl.UInt32), False, True
+    for given in parts():
+        values = given.filter(given.list.len().fill_null(0) > 0)
+        lengths, flat = values.list.len(), values.explode().cast(pl.Float64)
+        no_ids |= bool((flat < 0).any()) or bool((values.list.n_unique() < lengths).any())
+        all_whole &= bool((flat == flat.floor()).all())
+        seen = pl.concat([seen, lengths.cast(pl.UInt32)]).unique()
+    if not ranks.size_of(seen):
         return Guess("holds empty lists only")
-    lengths, flat = values.list.len(), values.explode().cast(pl.Float64)
-    negative, twice = (flat < 0).any(), (values.list.n_unique() < lengths).any()
-    ids = not ranks.any_of(np.array([negative, twice]))
+    ids = not ranks.any_of(np.array([no_ids]))
     how = {"between": between}
-    sizes = ranks.unique_of(lengths)
+    sizes = ranks.unique_of(seen)
     if len(sizes) == 1:
         if whole and ids:
             return Guess(Tags.kind, how | {"sure": False})
         return Guess(Vector.kind, how)
-    if ranks.all_of(flat == flat.floor()):
+    if ranks.all_of(pl.Series([all_whole])):
         return Guess(Tags.kind, how)
     many = f"{sizes[0]} to {sizes[-1]}"
     return Guess(f"holds vectors of {many} numbers: all must be equally long")

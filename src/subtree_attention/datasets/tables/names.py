@@ -6,6 +6,7 @@ Where the rows lie on several ranks, none has all ids: a hash says who knows the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,6 +53,33 @@ class Names:
         blocks = range(0, max(ranks.told(len(texts))), ROWS)
         found = [self._ask(texts[start : start + ROWS]) for start in blocks]
         return np.concatenate([*found, np.zeros(0, np.int64)])
+
+    def find_numbers(self, numbers: np.ndarray) -> np.ndarray | None:
+        """As `find`, of ids [n] that are whole numbers; None where not all ids of nodes are."""
+        if ranks.are_there() or (places := self._places) is None:
+            return None
+        least, known, place = places
+        if known is None:  # a table that says it: at each number its place, or -1
+            inside = (numbers >= least) & (numbers < least + len(place))
+            return np.where(inside, place[np.where(inside, numbers - least, 0)], -1)
+        at = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
+        return np.where(known[at] == numbers, place[at], -1)
+
+    @cached_property
+    def _places(self) -> tuple[int, np.ndarray | None, np.ndarray] | None:
+        """Where ids that are whole numbers stand: the least of them, and a table from it on; or if
+        they are far apart, all in ascending order, and the place of each."""
+        numbers = self.ids.cast(pl.Int64, strict=False)
+        if not len(numbers) or not (numbers.cast(pl.String) == self.ids).fill_null(False).all():
+            return None
+        known, order = numbers.to_numpy(), np.arange(len(numbers))
+        least, most = int(known.min()), int(known.max())
+        if most - least < 4 * len(known):
+            table = np.full(most - least + 1, -1, np.int64)
+            table[known - least] = order
+            return least, None, table
+        order = np.argsort(known)
+        return least, known[order], order
 
     def _by_number(self, texts: pl.Series) -> np.ndarray:
         found = []

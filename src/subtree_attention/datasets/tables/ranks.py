@@ -305,7 +305,12 @@ def counts_of(values: pl.Series) -> pl.DataFrame:
 
     Which one is decided by a hash, so that none has all of them.
     """
-    return merged(_named(values).group_by("value").agg(count=pl.len().cast(pl.Int64)))
+    return merged(counts_here(values))
+
+
+def counts_here(values: pl.Series) -> pl.DataFrame:
+    """Different values of this rank and their counts, as columns `value` and `count`."""
+    return _named(values).group_by("value").agg(count=pl.len().cast(pl.Int64))
 
 
 def merged(counts: pl.DataFrame) -> pl.DataFrame:

@@ -151,20 +151,30 @@ class TableNotes:
 
 def encode(schema: TableSchema, table: Table) -> tuple[Tensor, list[ColumnLine]]:
     """The features x [N, F] of a table of nodes, and a line about each column."""
+    blocks, lacks = encode_columns(schema, table)
+    lines = describe(schema, table, ranks.added(lacks))
+    return _matrix(blocks, len(table), sum(column.width for column in schema.columns)), lines
+
+
+def encode_columns(schema: TableSchema, table: Table) -> tuple[list[Encoded], np.ndarray]:
+    """The features of each column; and how many values were missing and not known in each, and in
+    those that are left out, [columns, 2]."""
     blocks = [column.encode(table) for column in schema.columns]
     rest = [name if name in table.frame.columns else None for name in schema.left_out]
     lacks = [(part.missing, part.unseen) for part in blocks]
     lacks += [(0 if name is None else table.frame[name].null_count(), 0) for name in rest]
-    lacks = ranks.added(np.array(lacks, np.int64).reshape(-1, 2)).tolist()
-    lines = []
-    for column, part, (missing, unseen) in zip(schema.columns, blocks, lacks, strict=False):
-        note = "; ".join(filter(None, (column.note, part.note)))
+    return blocks, np.array(lacks, np.int64).reshape(-1, 2)
+
+
+def describe(schema: TableSchema, table: Table, lacks: np.ndarray) -> list[ColumnLine]:
+    """A line about each column, with what all of its rows lack: see `encode_columns`."""
+    lines, (of_columns, of_others) = [], np.split(lacks, [len(schema.columns)])
+    for column, (missing, unseen) in zip(schema.columns, of_columns.tolist(), strict=True):
+        note = "; ".join(filter(None, (column.note, column.remark(table))))
         lines.append(ColumnLine(column.name, column.kind, column.width, missing, unseen, note))
-    for (name, why), (missing, _) in zip(
-        schema.left_out.items(), lacks[len(blocks) :], strict=True
-    ):
+    for (name, why), (missing, _) in zip(schema.left_out.items(), of_others.tolist(), strict=True):
         lines.append(ColumnLine(name, "left out", 0, missing, note=why))
-    return _matrix(blocks, len(table), sum(column.width for column in schema.columns)), lines
+    return lines
 
 
 def _matrix(blocks: Sequence[Encoded], num_rows: int, width: int) -> Tensor:

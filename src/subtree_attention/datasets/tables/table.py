@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -12,6 +12,10 @@ import numpy as np
 from . import ranks
 from .errors import TableError as TableError
 from .lazy import pl
+from .spool import is_spool
+
+ROWS = 2**16
+"""Rows of a table that is not in memory that are looked at together."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,8 @@ class Table:
 
     Attributes:
         name: what to call it in a message: the path, or "the nodes".
-        frame: the columns; blank lines of a file are left out.
+        frame: the columns; blank lines of a file are left out. A `Spool` has of a frame what is
+            asked of it.
         rows: number of each row where it lies [n] where that is not 0, 1, ...; else None.
         where: says of such a number where in its file that is, 'nodes.csv, line 7', or ''; looked
             up only when something is wrong.
@@ -46,6 +51,11 @@ class Table:
 
     def column(self, name: str, option: str) -> pl.Series:
         """A column by its name; near names are offered for one that does not exist."""
+        self.check(name, option)
+        return self.frame[name]
+
+    def check(self, name: str, option: str) -> None:
+        """Refuse a column that does not exist."""
         if name not in self.frame.columns:
             near = get_close_matches(name, self.frame.columns, n=3, cutoff=0.5)
             hint = f" Near: {', '.join(near)}." if near else ""
@@ -53,7 +63,6 @@ class Table:
                 f"{self.name} has no column '{name}' ({option}).{hint} "
                 f"It has: {', '.join(self.frame.columns)}"
             )
-        return self.frame[name]
 
     def texts(self, name: str, option: str) -> pl.Series:
         """A column as text, null where it is empty: 7 and 7.0 are '7'."""
@@ -72,6 +81,23 @@ class Table:
         Where the rows lie on several ranks, only who has that row goes on.
         """
         return ranks.row_of(wrong)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is not in memory."""
+        return is_spool(self.frame)
+
+    def blocks(self, rows: int = 0) -> Iterator[Table]:
+        """The table in parts of some rows, if it is not in memory; else the whole."""
+        if not self.is_large:
+            yield self
+            return
+        rows = rows or ROWS
+        for start in range(0, len(self), rows):
+            frame = self.frame.slice(start, rows)
+            numbers = np.arange(start, start + frame.height)
+            numbers = numbers if self.rows is None else self.rows[numbers]
+            yield replace(self, frame=frame, rows=numbers)
 
     @cached_property
     def count(self) -> int:

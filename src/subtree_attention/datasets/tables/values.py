@@ -24,13 +24,11 @@ PLACEHOLDERS = ("?", "-", "--", "unknown")
 
 
 class Encoded(NamedTuple):
-    """The features of a column: [N, width], how many values were missing or not known, and what
-    else is to be said of them."""
+    """The features of a column: [N, width], and how many values were missing or not known."""
 
     block: np.ndarray | scipy.sparse.csr_matrix
     missing: int = 0
     unseen: int = 0
-    note: str = ""
 
 
 def as_numbers(values: pl.Series, reading: Reading | None = None) -> tuple[pl.Series, pl.Series]:
@@ -118,24 +116,18 @@ def _another_type(values: pl.Series, reading: Reading) -> bool:
     return values.dtype.is_numeric() if dates else values.dtype.is_temporal()
 
 
+def width_of(table: Table, name: str, between: str = "") -> int:
+    """How many numbers most vectors of a column have; 0 if there is none."""
+    lengths = [_lists_of(some, name, between).list.len() for some in table.blocks()]
+    return _usual(pl.concat(some.filter(some.fill_null(0) > 0) for some in lengths))
+
+
 def vectors_of(
     table: Table, name: str, between: str = "", width: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """The vectors of a column that are there [n, d], NaN where a number is missing; and which rows
     have none [N]. All are as long as `width` says, or else as most are."""
-    values = table.column(name, "--features")
-    if is_text(values):
-        texts = cells_of(values)
-        found = lists.numbers(texts, between)
-        if (row := table.first(found.is_null() & texts.is_not_null())) is not None:
-            raise TableError(
-                f"{table.place(row)}: column '{name}' holds vectors, but {said(texts[row])} is no "
-                "list of numbers such as [0.5, 2]"
-            )
-    elif of_numbers(values):
-        found = values.cast(pl.List(values.dtype.inner))  # type: ignore[attr-defined]
-    else:
-        raise TableError(f"{table.name}: column '{name}' holds no lists of numbers")
+    found = _lists_of(table, name, between)
     lengths = found.list.len().fill_null(0)
     missing = lengths == 0
     width = width or _usual(lengths.filter(~missing))
@@ -148,11 +140,28 @@ def vectors_of(
     flat = there.cast(pl.Float32 if there.dtype == pl.Float32 else pl.Float64).to_numpy()
     vectors = flat.reshape(len(flat) // max(width, 1), width)
     if ranks.any_of(np.isinf(flat)):
-        infinite = np.zeros(len(values), bool)
+        infinite = np.zeros(len(missing), bool)
         infinite[~missing.to_numpy()] = np.isinf(vectors).any(1)
         if (row := table.first(pl.Series(infinite))) is not None:
             raise TableError(f"{table.place(row)}: column '{name}' holds a vector with infinity")
     return vectors, missing.to_numpy()
+
+
+def _lists_of(table: Table, name: str, between: str) -> pl.Series:
+    """Lists of numbers from a column, null where there is none."""
+    values = table.column(name, "--features")
+    if is_text(values):
+        texts = cells_of(values)
+        found = lists.numbers(texts, between)
+        if (row := table.first(found.is_null() & texts.is_not_null())) is not None:
+            raise TableError(
+                f"{table.place(row)}: column '{name}' holds vectors, but {said(texts[row])} is no "
+                "list of numbers such as [0.5, 2]"
+            )
+        return found
+    if of_numbers(values):
+        return values.cast(pl.List(values.dtype.inner))  # type: ignore[attr-defined]
+    raise TableError(f"{table.name}: column '{name}' holds no lists of numbers")
 
 
 def _usual(lengths: pl.Series) -> int:
@@ -182,6 +191,14 @@ def find_between(values: pl.Series) -> str:
     counts = {sign: ranks.count_of(texts.str.contains(sign, literal=True)) for sign in signs}
     most = max(counts, key=lambda sign: counts[sign])
     return most if counts[most] else ""
+
+
+def between_of(table: Table, name: str) -> str:
+    """As `find_between`, of a column of features; one of lists is not read for it."""
+    table.check(name, "--features")
+    if table.frame.schema[name].is_nested():
+        return ""
+    return find_between(table.column(name, "--features"))
 
 
 def tags_of(

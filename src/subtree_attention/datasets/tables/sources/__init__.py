@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import ranks
+from .. import ranks, spool
 from ..lazy import pl
 from ..table import Table, TableError, one_line
 from . import databases, delimited, excel, parts, records, shares
@@ -44,7 +44,12 @@ def read(source: str | Path | Query, what: str) -> Table:
     if is_database(text):
         raise databases.without_query(source, what)
     if parts.is_pattern(text) or (text and Path(text).is_dir()):
+        if spool.folder() is not None:
+            return shares.read_in_turn(text, PART_READERS)
         return parts.read(text, PART_READERS)
+    if spool.folder() is not None and suffix_of(_readable(Path(text))) in PART_READERS:
+        _reader(Path(text))
+        return shares.read_in_turn(text, PART_READERS)
     book, mark, sheet = text.rpartition("#")
     if mark and Path(book).suffix.lower() in WORKBOOKS and not Path(text).exists():
         return excel.read(_readable(Path(book)), sheet)

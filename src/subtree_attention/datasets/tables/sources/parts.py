@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from ..lazy import pl
+from ..spool import Spool
 from ..table import Table, TableError, counted
 from .packed import suffix_of
 
@@ -164,14 +166,31 @@ def below(name: str, tables: list[Table], kinds: dict[str, pl.DataType]) -> Tabl
     """Tables with columns of some types as one; nothing is copied."""
     frames = [table.frame.select(*kinds).cast(kinds) for table in tables]  # type: ignore[arg-type]
     frame = pl.concat([pl.DataFrame(schema=kinds), *frames], rechunk=False)
-    ends = list(accumulate(map(len, tables)))
     bare = [replace(table, frame=table.frame.clear()) for table in tables]
+    return Table(name, frame, where=_places(bare, [len(table) for table in tables]))
+
+
+def spooled(source: str, name: str, tables: Iterable[Table]) -> Table:
+    """Tables as one that is not in memory, as each of them is only for a moment."""
+    spool, bare, heights = Spool(), list[Table](), list[int]()
+    for table in tables:
+        spool.add(table.frame)
+        bare.append(replace(table, frame=table.frame.clear()))
+        heights.append(len(table))
+    spool.schema = agreed(source, bare)
+    frame: Any = spool  # it has of a frame what is asked of one
+    return Table(name, frame, where=_places(bare, heights))
+
+
+def _places(bare: list[Table], heights: list[int]) -> Callable[[int], str]:
+    """Says of a row of tables below each other where it is."""
+    ends = list(accumulate(heights))
 
     def where(row: int) -> str:
         part = bisect_right(ends, row)
         return bare[part].place(row - (ends[part - 1] if part else 0))
 
-    return Table(name, frame, where=where)
+    return where
 
 
 def _kind(kinds: Iterable[pl.DataType]) -> pl.DataType:

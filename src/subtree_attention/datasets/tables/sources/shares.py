@@ -19,6 +19,8 @@ from . import parts
 from .packed import suffix_of
 
 Readers = dict[str, Callable[[Path], Table]]
+AT_A_TIME = 2**18
+"""Rows of a Parquet file that are read together, where not all are to be in memory."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,7 @@ class _Share:
 
 def read(source: str, readers: Readers) -> Table:
     """The rows of this rank of a folder, a pattern or a file."""
-    path = Path(source)
-    if parts.is_pattern(source) or path.is_dir():
-        root, paths, kind = parts.listed(source, readers)
-        name = f"{source} ({counted(len(paths), 'file')})"
-    else:
-        root, paths, kind, name = path.parent, [path], suffix_of(path), source
+    name, root, paths, kind = _found(source, readers)
     own = _dealt(_seen_by_all(source, paths), kind)
     if kind == ".parquet":
         columns = [
@@ -49,6 +46,35 @@ def read(source: str, readers: Readers) -> Table:
     tables = [parts.with_folders(_rows(share, readers[kind]), share.path, root) for share in own]
     kinds = parts.agreed(source, _bare(tables))
     return replace(parts.below(name, tables, kinds), files=tuple(str(s.path) for s in own))
+
+
+def read_in_turn(source: str, readers: Readers) -> Table:
+    """A folder, a pattern or a file, of which a part at a time is in memory: a file, or some rows
+    of a Parquet file."""
+    name, root, paths, kind = _found(source, readers)
+    if kind == ".parquet":
+        schemas = ((str(path), parts.schema(path)) for path in paths)
+        parts.same_types((path, name, type) for path, of in schemas for name, type in of.items())
+    shares = [share for path in paths for share in _cut(path, kind)]
+    some = (parts.with_folders(_rows(share, readers[kind]), share.path, root) for share in shares)
+    return parts.spooled(source, name, some)
+
+
+def _found(source: str, readers: Readers) -> tuple[str, Path, list[Path], str]:
+    """What to call a folder, a pattern or a file; the folder of its parts, these and their kind."""
+    if parts.is_pattern(source) or Path(source).is_dir():
+        root, paths, kind = parts.listed(source, readers)
+        return f"{source} ({counted(len(paths), 'file')})", root, paths, kind
+    path = Path(source)
+    return source, path.parent, [path], suffix_of(path)
+
+
+def _cut(path: Path, kind: str) -> list[_Share]:
+    """What is read of a file at a time."""
+    if kind != ".parquet":
+        return [_Share(path)]
+    rows = _height(path)
+    return [_Share(path, a, min(a + AT_A_TIME, rows)) for a in range(0, max(rows, 1), AT_A_TIME)]
 
 
 def _seen_by_all(source: str, paths: list[Path]) -> list[Path]:
