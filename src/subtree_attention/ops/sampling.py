@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import Graph, csr_rows, index_dtype
+from ..graph import Graph, index_dtype
 from .in_edges import InEdges
 from .kernels import cpu_sampling, plain_sampling
 from .kernels.cpu import NumbaKernel
@@ -69,8 +70,9 @@ class Sampled:
     @property
     def edge_index(self) -> Tensor:
         """`[2, e]` int64: senders and receivers, as PyG has them."""
-        rows = csr_rows(self.rowptr, self.col.numel())
-        return torch.stack([self.col.long(), rows.long()])
+        ends = np.empty((2, len(self.col)), np.int64)
+        ends[0], ends[1] = self.col, np.repeat(np.arange(len(self.n_id)), self.rowptr.diff())
+        return torch.from_numpy(ends)
 
     def graph(self) -> Graph:
         """What the operator walks on: a matrix of `entries`, as they are."""
@@ -189,8 +191,8 @@ def _sample(graph: InEdges, seeds: Tensor, draws: list[Draw]) -> Sampled:
         hops.append(draw_hop(graph, found[-1], draw, place, known))
         found.append(hops[-1].new)
         known += len(found[-1])
-    n_id = torch.cat(found)
-    place.index_fill_(0, n_id, -1)
+    n_id = _joined(found)
+    place.numpy()[n_id.numpy()] = -1
     graph.give(place)  # after an error it is not: nobody knows what is left in it
     return _assembled(n_id, hops, [len(nodes) for nodes in found], graph)
 
@@ -208,10 +210,17 @@ def _number(seeds: Tensor, place: Tensor) -> None:
 def _assembled(n_id: Tensor, hops: list[Hop], counts: list[int], source: InEdges) -> Sampled:
     """Hops one below the other, and below them the rows of the last depth."""
     edges = [hop.col.numel() for hop in hops]
-    lengths = torch.cat([*(hop.lengths for hop in hops), n_id.new_zeros(counts[-1])])
     rowptr = torch.zeros(len(n_id) + 1, dtype=index_dtype(len(n_id), sum(edges)))
-    torch.cumsum(lengths, 0, dtype=rowptr.dtype, out=rowptr[1:])
-    col = torch.cat([hop.col for hop in hops])
-    at = torch.cat([hop.at for hop in hops])
-    entries = torch.cat([hop.entries for hop in hops])
+    starts, rows = rowptr.numpy(), len(n_id) - counts[-1]
+    np.cumsum(_joined([hop.lengths for hop in hops]).numpy(), out=starts[1 : rows + 1])
+    starts[rows + 1 :] = starts[rows]
+    col = _joined([hop.col for hop in hops])
+    at = _joined([hop.at for hop in hops])
+    entries = _joined([hop.entries for hop in hops])
     return Sampled(n_id, rowptr, col, at, entries, counts, edges, source)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """One after the other, by NumPy: torch would wake threads for it, which on busy cores takes
+    longer than the sample."""
+    return torch.from_numpy(np.concatenate([part.numpy() for part in parts]))
