@@ -19,7 +19,7 @@ from . import _check
 from .upgrade import FORMAT, upgrade
 
 AUTO = "auto"
-NODES_BEHIND = 50
+NODES_BEHIND = 500
 """Of a training node of a batch, how many nodes are sampled, unless the user says how many."""
 
 
@@ -27,7 +27,7 @@ def fan_outs(asked: str, hops: int) -> list[int]:
     """How many neighbours are sampled at each hop, the nearest first; -1 for all of them.
 
     >>> fan_outs("5,3", 4), fan_outs("auto", 3)
-    ([5, 3, 3, 3], [6, 3, 1])
+    ([5, 3, 3, 3], [8, 7, 7])
     """
     if asked == AUTO:
         return _usual_fan_outs(hops)
@@ -42,14 +42,14 @@ def fan_outs(asked: str, hops: int) -> list[int]:
 
 
 def _usual_fan_outs(hops: int) -> list[int]:
-    """As large as `NODES_BEHIND` allows, each about half of the one before: near nodes count in
-    more of the levels."""
+    """As many as `NODES_BEHIND` allows, about as many at each hop: what is sampled too sparsely
+    anywhere is learnt to be worth little everywhere."""
     counts = [1] * hops
     for _ in range(NODES_BEHIND):
         for place in range(hops):
             more = [count + (place == at) for at, count in enumerate(counts)]
-            halves = place == 0 or 2 * more[place] <= counts[place - 1]
-            if halves and sum(itertools.accumulate(more, operator.mul)) <= NODES_BEHIND:
+            even = place == 0 or more[place] <= counts[place - 1]
+            if even and sum(itertools.accumulate(more, operator.mul)) <= NODES_BEHIND:
                 counts = more
     return counts
 
@@ -560,7 +560,7 @@ class FitSettings(Settings):
     num_neighbors: str = option(
         AUTO,
         "With --batch, neighbours that are sampled at each hop, as 5,3,2, the nearest first; all "
-        "for all of them, auto for about 50 nodes behind each.",
+        "for all of them, auto for about 500 nodes behind each.",
     )
     sample_by: str = option(
         "uniform",

@@ -226,6 +226,13 @@ def test_torch_draws_the_same_edges_as_numba(monkeypatch: pytest.MonkeyPatch) ->
         assert got[0].num_sampled_nodes == got[1].num_sampled_nodes
 
 
+def test_without_numba_torch_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling.NumbaKernel, "refusal", lambda *_: "it is missing")
+    assert sampling._hop_function() is plain_sampling.hop
+    graph = InEdges.of(Graph(edges(), NODES))
+    assert sample(graph, torch.arange(3), [2], key=0).batch_size == 3
+
+
 # ------------------------------------------------------------------------------ distribution
 
 

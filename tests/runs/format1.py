@@ -9,7 +9,7 @@ from subtree_attention.datasets.features import named_parts
 from subtree_attention.runs.folder import GRAPH
 
 LATER = ["precision", "readout", "smoothing", "class_weights"]
-LATER += ["show_labels", "reference", "correct"]
+LATER += ["show_labels", "reference", "correct", "batch", "num_neighbors", "sample_by"]
 """Settings that the first format had not."""
 
 

@@ -51,7 +51,7 @@ TABLES = sta.NEW_TABLES | group(
         Path,
         "Folder for the graph, which then stays on disk, and steps read what they need: the tables "
         "are written to it in a stream. Without tables, a store that is there. With --batch, which "
-        "is 1024 here unless given.",
+        "is 256 here unless given.",
     ),
     split_column=(str, r"Column that holds train, val, test or nothing. \[default: random]"),
     portfolio=(
@@ -153,7 +153,7 @@ def train(
     sta train photo --model staformer  blocks of subtree attention
     sta train photo --memory 500MB     in parts, as far as that asks for
     sta train ogbn-arxiv               a graph of OGB, with its split and its metric
-    sta train ogbn-products --batch 4096       steps on samples, exact scores
+    sta train ogbn-products --batch 256        steps on samples, exact scores
     sta train --resume                 go on with the run that was stopped last
 
     \b
@@ -198,7 +198,7 @@ def train(
     \b
     [bold]Many devices[/bold], or processes, of this machine and others:
     torchrun --nproc-per-node=4 -m subtree_attention train pubmed --parallel nodes
-    torchrun --nproc-per-node=4 -m subtree_attention train pubmed --batch 1024 --parallel batches
+    torchrun --nproc-per-node=4 -m subtree_attention train pubmed --batch 512 --parallel batches
     """
     from ..datasets.registry import is_ogb
     from ..runs import folder as files

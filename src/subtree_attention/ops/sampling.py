@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import Graph, index_dtype
+from ..graph import INT32_MAX, Graph
 from .in_edges import InEdges
 from .kernels import cpu_sampling, plain_sampling
 from .kernels.cpu import NumbaKernel
@@ -199,21 +199,22 @@ def _sample(graph: InEdges, seeds: Tensor, draws: list[Draw]) -> Sampled:
 
 def _number(seeds: Tensor, place: Tensor) -> None:
     """Number the seeds [B] in `place` [N]; one that comes twice is found where it came first."""
-    numbers = torch.arange(len(seeds), dtype=place.dtype)
-    place.index_copy_(0, seeds, numbers)
-    if not torch.equal(place.index_select(0, seeds), numbers):
-        ascending, order = seeds.sort(stable=True)
-        first = order[torch.cat([seeds.new_ones(1), ascending.diff()]) != 0]
-        place[seeds[first]] = first.to(place.dtype)
+    where, nodes = place.numpy(), seeds.numpy()
+    numbers = np.arange(len(nodes), dtype=where.dtype)
+    where[nodes] = numbers
+    if not np.array_equal(where[nodes], numbers):
+        first = np.unique(nodes, return_index=True)[1]
+        where[nodes[first]] = first
 
 
 def _assembled(n_id: Tensor, hops: list[Hop], counts: list[int], source: InEdges) -> Sampled:
     """Hops one below the other, and below them the rows of the last depth."""
     edges = [hop.col.numel() for hop in hops]
-    rowptr = torch.zeros(len(n_id) + 1, dtype=index_dtype(len(n_id), sum(edges)))
-    starts, rows = rowptr.numpy(), len(n_id) - counts[-1]
+    starts = np.zeros(len(n_id) + 1, np.int32 if sum(edges) <= INT32_MAX else np.int64)
+    rows = len(n_id) - counts[-1]
     np.cumsum(_joined([hop.lengths for hop in hops]).numpy(), out=starts[1 : rows + 1])
     starts[rows + 1 :] = starts[rows]
+    rowptr = torch.from_numpy(starts)
     col = _joined([hop.col for hop in hops])
     at = _joined([hop.at for hop in hops])
     entries = _joined([hop.entries for hop in hops])
@@ -221,6 +222,6 @@ def _assembled(n_id: Tensor, hops: list[Hop], counts: list[int], source: InEdges
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    """One after the other, by NumPy: torch would wake threads for it, which on busy cores takes
-    longer than the sample."""
+    """One after the other. By NumPy, as all here: torch would wake threads for it, and to wait for
+    them on busy cores takes longer than the sample."""
     return torch.from_numpy(np.concatenate([part.numpy() for part in parts]))

@@ -15,7 +15,7 @@ LONG = 15 * 60
 """Seconds of a run from which on samples are learnt from, unless the user says otherwise."""
 PATIENCES = 4
 """A run on the whole graph takes so many times its patience, or all its epochs: a usual number."""
-BATCH = 4096
+BATCH = 256
 """Training nodes of a step, where nobody says how many."""
 
 
@@ -32,7 +32,7 @@ def sampled_if_long(
         memory: what training may take, see `fit`: then it is made to fit.
     """
     sampled = batched(config, BATCH, dataset.num_nodes)
-    if config.fit.batch or not _can_sample(sampled):
+    if config.fit.batch or not dataset.x.size(1) or not _can_sample(sampled):
         return config, ""
     whole = estimate(dataset, config, device, budget=memory)
     seconds = whole.seconds * min(config.fit.epochs, PATIENCES * config.fit.patience)

@@ -98,6 +98,32 @@ def test_a_rank_that_is_killed_ends_the_job_and_one_process_goes_on(tmp_path: Pa
     assert seen[0] == saved + 1 > 1
 
 
+def test_ranks_share_batches_and_whoever_is_killed_is_brought_back(tmp_path: Path) -> None:
+    """To the bit where as many ranks go on; other ranks sample from other seeds, and are near."""
+    how = "--batch=64", "--epochs=8", "--num-neighbors=5", "--out", "out"
+    words = [*WORDS, *how, "--parallel", "batches"]
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+    said = launch.run(tmp_path / "whole", 2, *words)
+    assert said.count("2 ranks share each batch of 64 nodes") == 1
+    job = launch.start(tmp_path / "killed", 2, *words, "--checkpoint-seconds", "0", restarts=1)
+    launch.kill_a_rank(job, 1, tmp_path / "killed/out/run-0/checkpoint.safetensors")
+    code, said = launch.ended(job)
+    assert code == 0, said
+    whole = launch.curves(tmp_path / "whole/out")
+    assert launch.curves(tmp_path / "killed/out") == whole
+    alone = sta.recipe("digits", **SETTINGS | {"epochs": 8}, batch=64, num_neighbors="5")
+    fit(alone, tmp_path / "alone", device="cpu")
+    assert launch.curves(tmp_path / "alone")[-1]["val"] == pytest.approx(whole[-1]["val"], abs=0.05)
+
+
+def test_batches_are_shared_where_there_are_some(tmp_path: Path) -> None:
+    words = "train", "digits", "--parallel", "batches"
+    code, said = launch.ended(launch.start(tmp_path, 2, *words))
+    assert code != 0
+    assert said.count("say how large they are, by --batch 512") == 1
+
+
 def test_tables_in_parts_are_read_by_ranks_and_learnt_as_by_one_process(tmp_path: Path) -> None:
     data = sta.planted(1500, 6000, 3, 6, seed=1)
     sta.datasets.write_tables(data, tmp_path / "tables", parts=3)

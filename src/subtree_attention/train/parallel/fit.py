@@ -125,7 +125,7 @@ def fit_parallel(
 def _refuse(config: Config, partition: str, batches: bool) -> None:
     if batches != bool(config.fit.batch):
         raise ValueError(
-            "--parallel batches shares out batches: say how large they are, by --batch 4096"
+            "--parallel batches shares out batches: say how large they are, by --batch 512"
             if batches
             else "--batch is for one process, or for --parallel batches"
         )
