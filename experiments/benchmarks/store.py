@@ -1,10 +1,13 @@
 """A graph on disk: seconds, bytes and memory to write it, to make it of tables, and to open it.
 
     python -m experiments.benchmarks.store --out results/store-cpu.json
+    python -m experiments.benchmarks.store --sizes 1e7:1e8 --cases plant,train \
+        --out results/store-training-cpu.json
 
 A made graph (`planted`) of each size is written into a store; its tables, in files of Parquet with
 a column of vectors, are read into another one; and the first is opened, walked on and read from in
-batches. Each in a fresh process. `anonymous` is the peak of RssAnon in /proc/self/status, looked at
+batches. `train` learns from it by `fit` on samples, with a budget of memory for evaluation. Each in
+a fresh process. `anonymous` is the peak of RssAnon in /proc/self/status, looked at
 every 5 milliseconds, less what the process had before (Linux only): memory that the process asked
 for. Pages of mapped files are not in it, which the system drops when others need the room.
 """
@@ -27,13 +30,17 @@ import polars as pl
 import torch
 
 from experiments.benchmarks.script import leave, parser
-from subtree_attention import planted
+from subtree_attention import fit, planted, recipe
+from subtree_attention import open as open_run
 from subtree_attention.datasets import Store, store_tables
+from subtree_attention.train.large import BATCH as LARGE_BATCH
 
 CLASSES = 16
 PART = 2**18
 """Rows of a file of a table."""
 BATCH, BATCHES = 8192, 50
+MEMORY, EPOCHS = "5GB", 2
+"""Of training: what evaluation may take, and how often it is done."""
 
 
 def main() -> None:
@@ -42,6 +49,7 @@ def main() -> None:
         sizes=("1e6:1e7,1e7:1e8", "nodes:edges, both directions counted"),
         features=(128, "columns of x"),
         folder=("", "where files are meanwhile; by default a temporary folder"),
+        cases=("plant,open,write_tables,tables", "what is measured, in this order"),
         threads=(2, "of torch"),
         case="",
     )
@@ -68,11 +76,10 @@ def main() -> None:
         with TemporaryDirectory(dir=options.folder or None) as folder:
             graph = {"nodes": nodes, "edges": edges}
             shape = graph | {"features": options.features}
+            cases = options.cases.split(",")
             result = graph | {
-                "plant": measured(what="plant", folder=folder, **shape),
-                "open": measured(what="open", folder=folder),
-                "write_tables": measured(what="write_tables", folder=folder),
-                "tables": measured(what="tables", folder=folder),
+                what: measured(what=what, folder=folder, **(shape if what == "plant" else {}))
+                for what in cases
             }
         results["sizes"].append(result)
     leave(options.out, results)
@@ -108,6 +115,7 @@ def _watched() -> Iterator[dict[str, Any]]:
         over.set()
         watcher.join()
         result["anonymous"] = max(peak[0] - before, 0)
+        result["process"] = peak[0]  # with all that was there before
 
 
 def _plant(folder: str, nodes: int, edges: int, features: int) -> dict[str, Any]:
@@ -165,11 +173,22 @@ def _tables(folder: str) -> dict[str, Any]:
     return result | {"bytes": store.num_bytes, "edges": store.num_edges}
 
 
+def _train(folder: str) -> dict[str, Any]:
+    """Some epochs of steps on samples, each evaluated on the whole graph."""
+    data = Store.open(f"{folder}/store").dataset
+    config = recipe(data, graph="made-up", batch=LARGE_BATCH, epochs=EPOCHS)
+    with _watched() as result:
+        found = fit(config, f"{folder}/run", data=data, memory=MEMORY, device="cpu")
+    curves = [vars(epoch) for epoch in open_run(found.folder).curves]
+    return result | {"memory": MEMORY, "settings": config.flat(), "epochs": curves}
+
+
 CASES: dict[str, Callable[..., dict[str, Any]]] = {
     "plant": _plant,
     "open": _open,
     "write_tables": _write_tables,
     "tables": _tables,
+    "train": _train,
 }
 
 

@@ -18,6 +18,7 @@ from subtree_attention.runs import evaluate
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import create_app
 from subtree_attention.tasks.calibration import calibration_error
+from tests.runs.format1 import LATER
 
 NODES = 3
 HERE = "http://127.0.0.1:8765"
@@ -44,8 +45,7 @@ def flat(config: dict) -> dict:
     settings = {name: value for part in parts for name, value in part.items() if name != "name"}
     settings["global_attention"] = "beside" if settings["global_attention"] else None
     settings["similarity"] = None
-    later = {"precision", *config["task"]} - {"metric", "loss"}
-    return {name: value for name, value in settings.items() if name not in later}
+    return {name: value for name, value in settings.items() if name not in LATER}
 
 
 @pytest.fixture(params=["own", "digits", "own, of an older version", "digits, of an older version"])

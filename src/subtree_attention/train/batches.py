@@ -31,6 +31,7 @@ from ..nn import memory as memory_of
 from ..nn.features import Features
 from ..nn.models import keeping_to
 from ..ops import budget
+from ..ops.kernels.cpu import POOL
 from ..ops.sampling import InEdges, Sampled, sample
 from ..partition import Ranks
 from ..tasks import of as task_of
@@ -194,10 +195,11 @@ class BatchTrainer(Trainer):
         self.model.train()
         total, steps = self.loss.new_zeros(1), self.batches.in_an_epoch
         first = int(self.noted) * steps
-        for step in in_order(lambda number: self.prepared(first + number), steps, 1, AHEAD):
-            total += self.gradients(step)
-            self.optimizer.step()
-            self._take_into_average(step.number)
+        with POOL.rounding():  # states of batches are of any size
+            for step in in_order(lambda number: self.prepared(first + number), steps, 1, AHEAD):
+                total += self.gradients(step)
+                self.optimizer.step()
+                self._take_into_average(step.number)
         self.loss.copy_(self.batches.ranks.summed(total) / steps)
 
     def prepared(self, number: int) -> Step:

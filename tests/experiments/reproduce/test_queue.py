@@ -21,6 +21,7 @@ from subtree_attention.show.progress import Lines
 from subtree_attention.train.jobs import Place
 from subtree_attention.train.watch import Watch
 from tests.experiments.reproduce.jobs import CONFIG, PLACE, job
+from tests.runs.format1 import LATER
 
 
 @pytest.fixture
@@ -244,8 +245,7 @@ def test_what_was_written_before_settings_had_parts_is_there(tmp_path: Path, wat
         parts = {n: part for n, part in line["config"].items() if n != "format"}
         flat = {name: value for part in parts.values() for name, value in part.items()}
         way = {True: "beside", False: None}[flat["global_attention"]]
-        later = set(parts["task"]) - {"metric", "loss"} | {"precision", "smoothing"}
-        flat = {name: value for name, value in flat.items() if name not in {"name", *later}}
+        flat = {name: value for name, value in flat.items() if name not in {"name", *LATER}}
         del line["format"], line["crc32"]
         line["config"] = {**flat, "similarity": None, "global_attention": way}
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -9,11 +9,17 @@ from subtree_attention.train.parallel.job import shares
 
 
 @pytest.mark.parametrize(
-    ("said", "nodes", "heads"),
-    [("nodes", 4, 1), ("heads", 1, 4), ("nodes=2,heads=2", 2, 2), ("heads = 4", 1, 4)],
+    ("said", "nodes", "heads", "batches"),
+    [
+        ("nodes", 4, 1, 1),
+        ("heads", 1, 4, 1),
+        ("nodes=2,heads=2", 2, 2, 1),
+        ("heads = 4", 1, 4, 1),
+        ("batches", 1, 1, 4),
+    ],
 )
-def test_shares(said: str, nodes: int, heads: int) -> None:
-    assert shares(said, 4) == {"nodes": nodes, "heads": heads}
+def test_shares(said: str, nodes: int, heads: int, batches: int) -> None:
+    assert shares(said, 4) == {"nodes": nodes, "heads": heads, "batches": batches}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -39,20 +40,33 @@ class Pool:
     def __init__(self) -> None:
         self._free: dict[int, list[np.ndarray]] = {}  # by bytes
         self.most, self.bounded = POOL_BYTES, False
+        self.coarse = False
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         """An empty tensor of that shape; its memory comes back when the tensor is gone."""
         count = math.prod(shape) * dtype.itemsize
+        room = _rounded(count) if self.coarse else count
         try:
-            memory = self._free[count].pop()
+            memory = self._free[room].pop()
         except (KeyError, IndexError):
-            if self.bounded and 8 * count > self.most:
+            if self.bounded and 8 * room > self.most:
                 self.clear()  # of another size, it would lie beside this one
-            memory = np.empty(count + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
+            memory = np.empty(room + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
         start = -memory.ctypes.data % ALIGNMENT
         view = memory[start : start + count].view(dtype).reshape(shape)
-        weakref.finalize(view, self._give, count, memory).atexit = False
+        weakref.finalize(view, self._give, room, memory).atexit = False
         return torch.from_numpy(view)  # the tensor's storage holds the view
+
+    @contextmanager
+    def rounding(self) -> Iterator[None]:
+        """For a while rooms are up to an eighth larger than asked for, so that states of about the
+        same size, as those of batches, use the same ones; what is held at its end is let go."""
+        self.coarse = True
+        try:
+            yield
+        finally:
+            self.coarse = False
+            self.clear()
 
     def _give(self, count: int, memory: np.ndarray) -> None:
         if self.free_bytes() + count > self.most:
@@ -75,6 +89,12 @@ class Pool:
     def clear(self) -> None:
         """Let go of what is not in use."""
         self._free.clear()
+
+
+def _rounded(count: int) -> int:
+    """Up to the next number of four binary digits."""
+    unit = 1 << max(count.bit_length() - 4, 0)
+    return -(-count // unit) * unit
 
 
 POOL = Pool()
