@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, SamplerOutput
 
-from subtree_attention import Graph, datasets
-from subtree_attention.datasets import Dataset, Store, disk
+from subtree_attention import Graph, cli, datasets, fit, planted, predict, recipe
+from subtree_attention import open as open_run
+from subtree_attention.datasets import Dataset, Store, disk, write_tables
 from subtree_attention.datasets.features import compact
+from subtree_attention.datasets.store import StoredDataset
 from subtree_attention.io import FileError
 
 N = 60
@@ -421,3 +423,68 @@ def test_a_loader_of_pyg_takes_the_pair(workers: int, tmp_path: Path) -> None:
 
 def test_it_is_found_among_the_datasets() -> None:
     assert datasets.Store is Store
+
+
+# -------------------------------------------------------------------------------------- in a run
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Store:
+    data = planted(600, 2400, classes=3, features=6, seed=0)
+    return Store.write(data, tmp_path / "graph.store")
+
+
+def trained(stored: Store, out: Path, **more: Any) -> Path:
+    config = recipe(stored.dataset, graph="mine", batch=100, num_neighbors="4", epochs=2, hops=2)
+    return fit(config, out, data=stored.dataset, device="cpu", **more).folder
+
+
+def test_a_run_says_where_its_store_is_and_copies_nothing(stored: Store, tmp_path: Path) -> None:
+    run = open_run(trained(stored, tmp_path / "out"))
+    assert (run.out / "graph.safetensors").stat().st_size < 1000
+    assert isinstance(run.dataset, StoredDataset)
+    assert run.scores()[2] == pytest.approx(run.result.test, abs=1e-9)
+    assert predict(run.out).probabilities.shape == (600, 3)
+
+
+def test_a_store_that_is_gone_or_another_one_is_named(stored: Store, tmp_path: Path) -> None:
+    out = trained(stored, tmp_path / "out")
+    place = stored.folder
+    place.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileError, match=r"is the store .*graph\.store, which is not there any more"):
+        _ = open_run(out).dataset
+    Store.write(planted(600, 2400, classes=3, features=6, seed=1), place)
+    with pytest.raises(FileError, match=r"is another one than .*graph\.safetensors was made with"):
+        _ = open_run(out).dataset
+
+
+def test_a_run_goes_on_with_the_store_it_was_begun_on(stored: Store, tmp_path: Path) -> None:
+    out = trained(stored, tmp_path / "out")
+    assert trained(stored, tmp_path / "out", resume=True) == out
+    other = Store.write(planted(600, 2400, classes=3, features=6, seed=1), tmp_path / "other")
+    (out / "summary.json").unlink()
+    with pytest.raises(FileError, match="was started on another graph"):
+        trained(other, out, resume=True)
+
+
+def test_tables_are_trained_on_from_disk(tmp_path: Path, in_process: Callable[..., Any]) -> None:
+    write_tables(planted(600, 2400, classes=3, features=6, seed=0), tmp_path / "tables", parts=2)
+    sta = in_process(cli.main)
+    tables = "--nodes", "tables/nodes", "--edges", "tables/edges", "--target", "class"
+    how = "--num-neighbors", "4", "--hops", "2", "--epochs", "2", "--device", "cpu"
+    code, said, errors = sta("train", *tables, *how, "--store", "mine.store", "--out", "first")
+    assert code == 0, errors
+    assert "600 nodes" in said
+    code, _, errors = sta("train", "--store", "mine.store", *how, "--out", "second")
+    assert code == 0, errors
+    ours, theirs = (open_run(tmp_path / name).result.test for name in ("first", "second"))
+    assert ours == theirs
+    for given, words in (
+        (("--store", "mine.store", "--target", "class"), "leave out --target"),
+        ((*tables, "--store", "mine.store"), "mine.store is there already"),
+        (("--store", "nothing"), "nothing"),
+        (("cora", "--store", "mine.store"), "--store is for tables of your own"),
+    ):
+        code, _, errors = sta("train", *given, "--out", "third")
+        assert (code, words in errors) == (2, True), errors
+    assert not (tmp_path / "third").exists()

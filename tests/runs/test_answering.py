@@ -256,14 +256,27 @@ class TestQuestions:
 
 
 class TestRefusals:
-    def test_what_looks_at_the_whole_graph(self) -> None:
-        run = untrained(tables(), hops=2, heads=2, global_attention=True)
-        with pytest.raises(ValueError, match=r"global attention .* 'sta predict' answers"):
-            run.answering()
-        run = untrained(tables(), hops=2, heads=2, correct=True)
-        object.__setattr__(run.result, "smooth_reach", 0.3)
-        with pytest.raises(ValueError, match=r"correct this run's answers .*--correct"):
-            run.answering()
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"global_attention": True}, "global attention .*: see 'sta predict --join'"),
+            ({"correct": True}, "correct this run's answers .* or train with --no-correct"),
+        ],
+    )
+    def test_what_looks_at_the_whole_graph_knows_its_own_nodes(
+        self, settings: dict[str, Any], words: str
+    ) -> None:
+        run = untrained(tables(), hops=2, heads=2, **settings)
+        if "correct" in settings:
+            found = {"correct_reach": 0.3, "correct_scale": 1.0, "smooth_reach": 0.3}
+            for name in found:
+                object.__setattr__(run.result, name, found[name])
+        answering = run.answering()
+        np.testing.assert_allclose(
+            answering.nodes(["p5"]).probabilities[0], run.probabilities[5], atol=CLOSE
+        )
+        with pytest.raises(ValueError, match=words):
+            answering.new(NEW, EDGES)
 
     def test_pairs_have_no_single_nodes(self) -> None:
         run = untrained(tables(target=None, task="link"), task="link")

@@ -59,20 +59,23 @@ class Answering:
 
     def __init__(self, run: SavedRun, memory: str | int | None = None) -> None:
         most = memory_of(memory)  # first: a mistake is told before anything is read
-        if why := refusal(run):
+        if run.task.unit != "node":
             raise ValueError(
-                f"{why}, so a node cannot be answered from its subtree: 'sta predict' answers for "
-                "the whole graph"
+                f"a model of {run.task.unit}s has no single nodes to answer about: 'sta predict' "
+                "answers for all of them"
             )
         self.run, self.task, self.dataset = run, run.task, run.dataset
         self.names, self.found, self.target = run.task.names(run.dataset), run.found, run.target
         self._network: Any = run.model if run.device == CPU else deepcopy(run.model).cpu()
         self._model: Any = unwrapped(self._network)
         self._graph = run.graph.to(CPU)
-        self.hops, self.joins = ways.reads(self._model), join_refusal(run)
+        why = refusal(run)
+        self.hops, self.joins = ways.reads(self._model), why or join_refusal(run)
+        # What looks at the whole graph does so once; then its nodes are known.
+        self._known = run.logits if why else None
         self._numbers = numbers_of(self.dataset)
         self._own: ways.Direct | ways.Cut = self._cut
-        if ways.Direct.takes(self._model, joins=False):
+        if self._known is None and ways.Direct.takes(self._model, joins=False):
             seen = self._seen(self.dataset.features)
             self._own = ways.Direct(self._model, seen, self._graph, most)
         self._new: ways.Direct | ways.Cut = self._own
@@ -91,6 +94,9 @@ class Answering:
         if isinstance(ids, str) or not isinstance(ids, Sequence):
             raise TypeError(f"ids must be a list of ids, got {_check.said(ids)}")
         numbers = np.array([self.number(id) for id in ids], np.int64)
+        if self._known is not None:
+            known = torch.from_numpy(self._known[numbers])
+            return self._said([*ids], known, self.target[numbers])
         outputs = self._own.nodes(numbers)
         if "offset" in self._inputs:
             beside = self._network.added(self._inputs["offset"][torch.from_numpy(numbers)])
@@ -182,14 +188,15 @@ def memory_of(given: str | int | None) -> int | None:
 
 
 def refusal(run: SavedRun) -> str:
-    """Why the nodes of a run are not answered from their subtrees; empty if they are."""
-    if run.task.unit != "node":
-        return f"a model of {run.task.unit}s has no single nodes to answer about"
+    """Why new nodes are not answered from their subtrees, whatever their columns; empty if so."""
     if run.corrects:
         return (
-            "labels of training nodes correct this run's answers over the whole graph (--correct)"
+            "labels of training nodes correct this run's answers over the whole graph, which new "
+            "nodes change: see 'sta predict --join', or train with --no-correct"
         )
-    return ways.refusal(unwrapped(run.model))
+    if why := ways.refusal(unwrapped(run.model)):
+        return f"{why}: see 'sta predict --join'"
+    return ""
 
 
 def join_refusal(run: SavedRun) -> str:
@@ -206,7 +213,7 @@ def join_refusal(run: SavedRun) -> str:
     if run.reference is not None and run.reference.looks_around:
         return (
             f"the reference '{run.reference.name}' that the model stands on looks at neighbours, "
-            "which new nodes change: see 'sta predict --join'"
+            "which new nodes change: see 'sta predict --join', or train with --no-portfolio"
         )
     if not ways.is_simple(run.graph):
         return "the graph has parallel edges, which a join makes one of: see 'sta predict --join'"

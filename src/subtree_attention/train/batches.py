@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,7 +31,7 @@ from ..nn.features import Features
 from ..nn.models import keeping_to
 from ..ops import budget
 from ..ops.kernels.cpu import POOL
-from ..ops.sampling import InEdges, Sampled, sample
+from ..ops.sampling import InEdges, Sampled, key_of, sample
 from ..partition import Ranks
 from ..tasks import of as task_of
 from .step import Trainer
@@ -119,7 +118,7 @@ class Batches:
         """The training nodes of a step, [B], on all ranks."""
         turn, place = divmod(number, self.in_a_pass)
         if self._order[0] != turn:
-            generator = torch.Generator().manual_seed(_mixed(self.seed, turn, 0))
+            generator = torch.Generator().manual_seed(key_of(self.seed, turn, 0))
             self._order = turn, self.nodes[torch.randperm(len(self.nodes), generator=generator)]
         return self._order[1][place * self.size : (place + 1) * self.size]
 
@@ -127,13 +126,8 @@ class Batches:
         """What this rank samples for a step, its training nodes, and how many all ranks have."""
         whole = self.seeds(number)
         own = whole.tensor_split(self.ranks.size)[self.ranks.rank]
-        key = _mixed(self.seed, number, 1)
+        key = key_of(self.seed, number, 1)
         return sample(self.edges, own, self.num_neighbors, key=key, by=self.by), own, len(whole)
-
-
-def _mixed(*words: int) -> int:
-    """A seed of 63 bits that depends on all of them."""
-    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 class BatchTrainer(Trainer):
@@ -210,7 +204,7 @@ class BatchTrainer(Trainer):
     def gradients(self, step: Step) -> Tensor:
         """Those of a step, and this rank's share of its loss."""
         # What is dropped is a function of the step too: a run that goes on may have other ranks.
-        torch.manual_seed(_mixed(self.batches.seed, step.number, 2 + self.batches.ranks.rank))
+        torch.manual_seed(key_of(self.batches.seed, step.number, 2 + self.batches.ranks.rank))
         self.optimizer.zero_grad()
         loss = self._loss_of(step)
         loss.backward()
