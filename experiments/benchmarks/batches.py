@@ -1,103 +1,110 @@
-"""Steps on samples beside steps on the whole graph: scores, epochs, and seconds to get there.
+"""New graphs at every step: three layers over a `DataLoader` of ENZYMES, beside three GATConvs.
 
-    python -m experiments.benchmarks.batches --out results/batches-cpu.json
+    python -m experiments.benchmarks.batches --out results/batches-h200.json
 
-Each graph is trained both ways with its recipe, on the same split, one after the other, until
-patience, `--minutes` or `--epochs` end it. A way is "there" at the first epoch whose validation
-score is within half a point of the best that either way reached. `planted` is a made-up graph of
-10^6 nodes and 10^7 directed edges with ten planted classes; others are of the registry.
+The layers of a model share the edge_index of a batch, and no two steps have one in common; forward
+and backward of the layers are timed, eager, without waiting between steps. "Prepared" layers get a
+Graph that is there already: what is between the two is the building of Graphs.
 """
 
 from __future__ import annotations
 
-import os
-import time
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch_geometric.data import Batch
+from torch_geometric.datasets import TUDataset
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GATConv
 
-from experiments.benchmarks.script import CPU, leave, parser, prepare
-from subtree_attention import planted, recipe
-from subtree_attention.config import Config
-from subtree_attention.datasets import Dataset
-from subtree_attention.train.large import BATCH
-from subtree_attention.train.run import Material, Run
+from experiments.bench.measure import Run, Version, measure
+from experiments.benchmarks.script import leave, parser
+from subtree_attention import Graph, STAConv
+from subtree_attention.datasets.folders import mirror_folder
+from subtree_attention.runs.environment import choose_device
 
-PLANTED: dict[str, Any] = {"nodes": 10**6, "edges": 5 * 10**6, "classes": 10, "features": 32}
-HALF_A_POINT = 0.005
-WHOLE, SAMPLED = "whole", "sampled"
+CHANNELS, HEADS, LAYERS, HOPS = 64, 4, 3, 3
+
+
+def load(size: int) -> list[Batch]:
+    """The batches of an epoch; raw files come from the mirror if there is one."""
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as name:
+        raw = Path("ENZYMES", "raw")
+        mirror = mirror_folder()
+        if mirror is not None:
+            shutil.copytree(mirror / "TUDataset" / raw, Path(name) / raw)
+        return list(DataLoader(TUDataset(name, "ENZYMES"), batch_size=size, shuffle=True))
+
+
+def gat() -> nn.Module:
+    return GATConv(CHANNELS, CHANNELS // HEADS, heads=HEADS)
+
+
+def sta() -> nn.Module:
+    return STAConv(CHANNELS, CHANNELS, HOPS, HEADS)
+
+
+def epochs(
+    make: Callable[[], nn.Module],
+    batches: list[tuple[Tensor, Tensor]],
+    adjacency: Callable[[Tensor, int], Any],
+) -> Run:
+    """So many epochs of a stack of layers, each batch with an edge_index of its own."""
+    torch.manual_seed(0)
+    layers = nn.ModuleList(make() for _ in range(LAYERS)).to(batches[0][0].device)
+    leaves = list(layers.parameters())
+
+    def run(times: int) -> None:
+        for x, edge_index in batches * times:
+            edges = adjacency(edge_index, x.size(0))
+            for layer in layers:
+                x = layer(x, edges).relu()
+            for leaf in leaves:
+                leaf.grad = None
+            x.sum().backward()
+
+    return run
+
+
+def versions(batches: list[tuple[Tensor, Tensor]]) -> list[Version]:
+    """What is compared on the same batches."""
+    graphs = {id(edges): Graph(edges, x.size(0)) for x, edges in batches}
+
+    def version(name: str, make: Callable[[], nn.Module], adjacency: Any) -> Version:
+        return Version(name, lambda: epochs(make, batches, adjacency))
+
+    return [
+        version("GATConv", gat, lambda edges, nodes: edges.clone()),
+        version("STAConv", sta, lambda edges, nodes: edges.clone()),
+        version("STAConv, prepared", sta, lambda edges, nodes: graphs[id(edges)]),
+    ]
 
 
 def main() -> None:
-    options = parser(
-        __doc__,
-        graphs="pubmed,computer,planted",
-        batch=(BATCH, "training nodes of a step on samples"),
-        epochs=(10**6, "at most, beside patience"),
-        minutes=(30.0, "at most for one way on one graph"),
-        threads=2,
-    ).parse_args()
-    torch.set_num_threads(options.threads)
-    found = {}
-    for name in options.graphs.split(","):
-        ways, dataset = graph_of(name, options.batch)
-        curves = {
-            way: curve(dataset, config, options.epochs, 60 * options.minutes)
-            for way, config in ways.items()
-        }
-        found[name] = {
-            "settings": {way: config.flat() for way, config in ways.items()},
-            **compared(curves),
-            "curves": curves,
-        }
-        print(name, found[name][WHOLE], found[name][SAMPLED], flush=True)
-    leave(options.out, {"graphs": found}, load=round(os.getloadavg()[0], 1))
-
-
-def graph_of(name: str, batch: int) -> tuple[dict[str, Config], Dataset]:
-    """A graph, and the two ways to train on it."""
-    dataset = planted(**PLANTED, seed=0) if name == "planted" else None
-    about = {} if dataset is None else {"graph": name}
-    known: Any = name if dataset is None else dataset
-    ways = {
-        way: recipe(known, encoding=0, runs=1, **about, **more)
-        for way, more in {WHOLE: {}, SAMPLED: {"batch": batch}}.items()
-    }
-    return ways, prepare(ways[WHOLE]) if dataset is None else dataset
-
-
-def curve(dataset: Dataset, config: Config, epochs: int, seconds: float) -> list[dict[str, float]]:
-    """Scores after each epoch, with the seconds since training began."""
-    material = Material(dataset, config, CPU)
-    problem = material.problem(config.fit.seed)
-    torch.manual_seed(config.fit.seed)
-    trainer = material.trainer(material.network(), problem, False, config.fit.seed)
-    run = Run(config.data.graph, trainer, min(epochs, config.fit.epochs), config.fit.patience)
-    start, rows = time.perf_counter(), []
-    while run.epochs_left and time.perf_counter() - start < seconds:
-        run.advance()
-        run.record()
-        took, last = time.perf_counter() - start, run.history[-1]
-        rows.append({"seconds": round(took, 2), "val": last.val, "test": last.test})
-    return rows
-
-
-def compared(curves: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Of each way its best epoch, and when it was within half a point of the best of both."""
-    bests = {way: max(rows, key=lambda row: row["val"]) for way, rows in curves.items()}
-    bar = max(best["val"] for best in bests.values()) - HALF_A_POINT
-    found: dict[str, Any] = {}
-    for way, rows in curves.items():
-        there = next((n for n, row in enumerate(rows, 1) if row["val"] >= bar), None)
-        found[way] = {
-            "val": bests[way]["val"],
-            "test": bests[way]["test"],
-            "epochs": len(rows),
-            "seconds": rows[-1]["seconds"],
-            "there_epochs": there,
-            "there_seconds": None if there is None else rows[there - 1]["seconds"],
-        }
-    return found
+    arguments = parser(__doc__, batch=128, rounds=20, device="auto").parse_args()
+    device = choose_device(arguments.device)
+    batches = [
+        (torch.randn(each.num_nodes, CHANNELS, device=device), each.edge_index.to(device))
+        for each in load(arguments.batch)
+    ]
+    found = measure(versions(batches), device, arguments.rounds)
+    times = {name: each.median for name, each in found.items()}
+    result = {name: time and time / len(batches) for name, time in times.items()}
+    for name, time in result.items():
+        print(f"{name:20} {found[name].problem or f'{time:.3f} ms a batch'}")
+    ratio = None
+    if (ours := result["STAConv"]) and (theirs := result["GATConv"]):
+        ratio = ours / theirs
+        print(f"STAConv takes {ratio:.2f} times as long as GATConv")
+    sizes = {"graphs": arguments.batch, "layers": LAYERS, "hops": HOPS, "channels": CHANNELS}
+    about = {**sizes, "heads": HEADS, "batches": len(batches)}
+    leave(arguments.out, {**about, "milliseconds a batch": result, "ratio": ratio}, device)
 
 
 if __name__ == "__main__":
