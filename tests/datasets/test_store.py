@@ -451,7 +451,9 @@ def test_a_store_that_is_gone_or_another_one_is_named(stored: Store, tmp_path: P
     out = trained(stored, tmp_path / "out")
     place = stored.folder
     place.rename(tmp_path / "elsewhere")
-    with pytest.raises(FileError, match=r"is the store .*graph\.store, which is not there any more"):
+    with pytest.raises(
+        FileError, match=r"is the store .*graph\.store, which is not there any more"
+    ):
         _ = open_run(out).dataset
     Store.write(planted(600, 2400, classes=3, features=6, seed=1), place)
     with pytest.raises(FileError, match=r"is another one than .*graph\.safetensors was made with"):

@@ -22,12 +22,12 @@ TINY = {
     ],
     "table1": ["digits", "--runs", "1", "--device", "cpu", "--processes", "1", "--together", "2"],
     "sampled": ["--graphs", "digits", "--epochs", "1", "--batch", "500"],
-    "sampling": ["--nodes", "300", "--rounds", "1", "--draws", "2"],
     "serve": ["--nodes", "200", "--edges", "900", "--asked", "3", "--requests", "1"],
     "store": ["--sizes", "200:900", "--features", "4"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
-NAMES = [*TINY, "batches", "busy", "deep", "fidelity", "first_call", "order", "overlap", "splits"]
+NAMES = [*TINY, "batches", "busy", "deep", "fidelity", "first_call", "order", "overlap"]
+NAMES += ["sampling", "splits"]
 
 
 NEEDS = {"tables": "polars", "store": "polars", "explore": "uvicorn", "serve": "uvicorn"}
