@@ -37,6 +37,8 @@ def main() -> None:
         batch=(BATCH, "training nodes of a step on samples"),
         epochs=(10**6, "at most, beside patience"),
         minutes=(30.0, "at most for one way on one graph"),
+        ways=(f"{WHOLE},{SAMPLED}", "which of them"),
+        under=("", "what the graph is called in the file, if not by its name"),
         threads=2,
     ).parse_args()
     torch.set_num_threads(options.threads)
@@ -44,15 +46,15 @@ def main() -> None:
     for name in options.graphs.split(","):
         ways, dataset = graph_of(name, options.batch)
         curves = {
-            way: curve(dataset, config, options.epochs, 60 * options.minutes)
-            for way, config in ways.items()
+            way: curve(dataset, ways[way], options.epochs, 60 * options.minutes)
+            for way in options.ways.split(",")
         }
-        found[name] = {
-            "settings": {way: config.flat() for way, config in ways.items()},
+        found[options.under or name] = {
+            "settings": {way: ways[way].flat() for way in curves},
             **compared(curves),
             "curves": curves,
         }
-        print(name, found[name][WHOLE], found[name][SAMPLED], flush=True)
+        print(name, *(found[options.under or name][way] for way in curves), flush=True)
         leave(options.out, {"graphs": found}, load=round(os.getloadavg()[0], 1))
 
 
