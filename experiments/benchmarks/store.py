@@ -39,7 +39,7 @@ CLASSES = 16
 PART = 2**18
 """Rows of a file of a table."""
 BATCH, BATCHES = 8192, 50
-MEMORY, EPOCHS = "5GB", 2
+MEMORY, EPOCHS = "7GB", 1
 """Of training: what evaluation may take, and how often it is done."""
 
 

@@ -232,3 +232,17 @@ def test_what_is_compiled_is_not_planned() -> None:
     model, x = layer(memory="1GB"), torch.randn(NODES, 6).double()
     with pytest.raises(ValueError, match="bound states by state_bytes instead"):
         torch.func.jvp(lambda some: model(some, graph()), (x,), (x,))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_gradients_heads_are_mixed_some_at_a_time(bias):
+    graph, x = random_edges(40, 160).graph(), torch.randn(40, 6)
+    layer = STAConv(6, 5, hops=2, heads=4, value_channels=3, bias=bias).eval()
+    with torch.no_grad():
+        wanted = layer(x, graph)
+        for heads in (1, 2, 3):
+            layer.way = Way(heads, again=True)
+            torch.testing.assert_close(layer(x, graph), wanted)
+    assert layer.head_mix.comes_apart
+    layer.head_mix.register_forward_hook(lambda *given: None)
+    assert not layer.head_mix.comes_apart  # whoever listens is to hear of it

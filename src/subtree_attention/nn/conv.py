@@ -217,7 +217,7 @@ class STAConv(nn.Module):
         plain = plain and graph.shared is None
         if self.way is not None and self.way.again and isinstance(x, Tensor) and plain:
             self.lin_query.check(x)
-            return self.head_mix(memory_of.heads_apart(self, x, graph, self.way)).to(x.dtype)
+            return memory_of.mixed_apart(self, x, graph, self.way).to(x.dtype)
         if type(self) is STAConv and plain:
             whole = one_node.run(self, x, graph) if isinstance(x, Tensor) else None
             if whole is not None:

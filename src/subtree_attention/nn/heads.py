@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .. import _check, ops
 from ..ops.dropout import drop
-from .linear import Linear, is_untouched
+from .linear import Linear, is_plain, is_untouched
 from .parts import Part, keep_fixed
 
 
@@ -127,6 +127,23 @@ class LinearMix(HeadMix):
         if self.lin is None:
             return out
         return self.lin(drop(out, self.dropout, self.training).to(self.lin.weight.dtype))
+
+    @property
+    def comes_apart(self) -> bool:
+        """Whether the result is a sum over heads, and :meth:`add` can add them up in turns."""
+        own = type(self) is LinearMix and is_untouched(self)
+        return own and self.lin is not None and is_plain(self.lin)
+
+    def add(self, out: Tensor, heads: Tensor, first: int) -> Tensor:
+        """What some heads [N, g, width], from number `first` on, add to the result, in place; the
+        first of them bring the bias."""
+        assert self.lin is not None
+        columns = slice(first * self.width, (first + heads.size(1)) * self.width)
+        weight = self.lin.weight[:, columns]
+        part = drop(heads.flatten(1), self.dropout, self.training).to(weight.dtype)
+        if first == 0:
+            out = out.zero_() if self.lin.bias is None else out.copy_(self.lin.bias)
+        return out.addmm_(part, weight.t())
 
 
 class SumMix(LinearMix):

@@ -150,9 +150,10 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     result = column * layer.out_channels
     temporary = column * way.heads * sizes.channels
     forward = given + mapped + temporary + walked.kept + walked.forward + out
-    forward += heads if groups > 1 else 0
+    apart = not call.training and _mixes_apart(layer, way)  # then only results lie side by side
+    forward += (result if apart else heads) if groups > 1 else 0
     if not call.training:
-        mix = 2 * heads + 2 * result
+        mix = 2 * result if apart else 2 * heads + 2 * result
         numbers = groups * walked.numbers / 3
         return _Bytes(0, forward - walked.kept + beside, mix, 0, numbers, walked.rooms)
     of_x = 2 * column * layer.lin_query.in_channels  # gradients of x, one added to another
@@ -370,16 +371,40 @@ def check(memory: Any, feature_map: Any, edge_dim: int | None) -> Budget | None:
     return Budget(given)
 
 
+def mixed_apart(layer: STAConv, x: Tensor, graph: Graph, way: Way) -> Tensor:
+    """The result of a layer whose heads are computed some at a time: [N, in_channels] -> [N, out].
+
+    Without gradients they are also mixed some at a time, and never lie side by side.
+    """
+    if torch.is_grad_enabled() or not _mixes_apart(layer, way):
+        return layer.head_mix(heads_apart(layer, x, graph, way))
+    mix: Any = layer.head_mix
+    out = mix.lin.weight.new_empty(x.size(0), layer.out_channels)
+    for first, some in _groups(layer, x, graph, way):
+        out = mix.add(out, _some_heads(*some), first)
+    return out
+
+
+def _mixes_apart(layer: STAConv, way: Way) -> bool:
+    return way.heads < layer.heads and getattr(layer.head_mix, "comes_apart", False)
+
+
+def _groups(layer: STAConv, x: Tensor, graph: Graph, way: Way) -> Iterator[tuple[int, Any]]:
+    """What `_some_heads` takes for each group of heads, with the number of its first."""
+    weights, beta = layer.hop_weights(), layer.readout()
+    assert weights is not None  # or it does not come apart
+    weights = weights.expand(-1, layer.heads)
+    for first in range(0, layer.heads, way.heads):
+        part = slice(first, first + way.heads)
+        yield first, (layer, x, graph, way, part, weights, beta)
+
+
 def heads_apart(layer: STAConv, x: Tensor, graph: Graph, way: Way) -> Tensor:
     """What heads attend to, some at a time: [N, in_channels] -> [N, H, width].
 
     The backward pass begins with x, so that nothing of a head is there while others are computed.
     """
-    weights, beta = layer.hop_weights(), layer.readout()
-    assert weights is not None  # or it does not come apart
-    weights = weights.expand(-1, layer.heads)
-    parts = [slice(first, first + way.heads) for first in range(0, layer.heads, way.heads)]
-    given = [(layer, x, graph, way, part, weights, beta) for part in parts]
+    given = [some for _, some in _groups(layer, x, graph, way)]
     if not torch.is_grad_enabled():
         return torch.cat([_some_heads(*some) for some in given], 1)
     how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}

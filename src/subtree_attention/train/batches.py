@@ -144,7 +144,7 @@ class BatchTrainer(Trainer):
         self, *given: Any, batches: Batches, memory: int | str | None = None, **more: Any
     ) -> None:
         super().__init__(*given, **{**more, "capture": False})
-        self.batches, self.memory = batches, self._room() if memory is None else memory
+        self.batches, self.memory = batches, self._room(memory)
         self.average = [parameter.detach().clone() for parameter in self.model.parameters()]
         if not batches.ranks.alone:
             self.optimizer.register_step_pre_hook(self._add_up)
@@ -165,14 +165,20 @@ class BatchTrainer(Trainer):
             each.copy_(tensors[f"average/{number}"])
 
     @torch.no_grad()
-    def _room(self) -> str | None:
-        """What an evaluation may take, if nobody says it: all that is free, where it needs most of
-        that. Else it goes without a budget, for which freed memory is given back at once, and every
-        step would ask for it anew."""
+    def _room(self, memory: int | str | None) -> int | str | None:
+        """What an evaluation may take: as asked for, and refused before anything is trained if it
+        cannot do. If nobody says it, all that is free, where it needs most of that. Else it goes
+        without a budget, for which freed memory is given back at once, and every step would ask
+        for it anew."""
         network = getattr(self.model, "model", self.model)
-        taken = memory_of.count(network, memory_of.Call.of(self.x, self.graph, network))
+        call = memory_of.Call.of(self.x, self.graph, network)
         free, _, _ = budget.memory(self.device)
-        return None if free is None or taken <= MOST_OF_FREE * free else _check.FREE
+        if memory is None and free is not None:
+            much = memory_of.count(network, call) > MOST_OF_FREE * free
+            memory = _check.FREE if much else None
+        if memory is not None:
+            memory_of.make(network, call, memory)
+        return memory
 
     @torch.no_grad()
     def best_outputs(self) -> Tensor:

@@ -177,6 +177,9 @@ class Material:
     def on_batches(self, model: torch.nn.Module, problem: Problem, seed: int) -> BatchTrainer:
         """What trains a model on samples of a problem's graph."""
         nodes = problem.split.train.nonzero().flatten().cpu()
+        memory = self.memory
+        if memory is not None:
+            memory = left(self.dataset, self.config, self.device, memory)
         return BatchTrainer(
             model.to(self.device),
             self.x,
@@ -188,7 +191,7 @@ class Material:
             fit=self.config.fit,
             inputs=problem.inputs,
             batches=batches_of(self.config, self.graph, nodes, seed, self.ranks),
-            memory=self.memory,
+            memory=memory,
         )
 
     def _graph_of(self, dataset: Dataset) -> Graph:
