@@ -13,8 +13,9 @@ from .recipes import batched
 
 LONG = 15 * 60
 """Seconds of a run from which on samples are learnt from, unless the user says otherwise."""
-PATIENCES = 4
-"""A run on the whole graph takes so many times its patience, or all its epochs: a usual number."""
+PATIENCES = 6
+"""What is counted for a run on the whole graph: so many times its patience, or all its epochs. A
+portfolio takes about as long as one such run."""
 BATCH = 256
 """Training nodes of a step, where nobody says how many."""
 
