@@ -467,7 +467,7 @@ class Graph:
         move: Any = partial(_moved, device=device, non_blocking=non_blocking)
         moved = object.__new__(Graph)
         moved.num_nodes, moved.transition = self.num_nodes, self.transition
-        moved.self_loops = self.self_loops
+        moved.self_loops, moved.stands_for = self.self_loops, self.stands_for
         moved._receive = _Pattern(*map(move, self._receive))
         moved._sent = None if self._sent is None else _Pattern(*map(move, self._sent))
         moved._given, moved._order = self._given, move(self._order)

@@ -24,6 +24,26 @@ PARTITIONS = ("metis", "streaming", "blocks")
 """Ways to share out the nodes of a whole graph."""
 
 
+def add_up_gradients(model: nn.Module, ranks: Ranks) -> None:
+    """Let every rank have the sum of all ranks' gradients: see `Parallel.reduce_gradients`."""
+    if ranks.alone:
+        return
+    learning = [each for each in model.parameters() if each.requires_grad]
+    for dtype in dict.fromkeys(each.dtype for each in learning):
+        _add_up([each for each in learning if each.dtype == dtype], ranks)
+
+
+def _add_up(parameters: list[nn.Parameter], ranks: Ranks) -> None:
+    """All in one message, with who has any."""
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    has = parameters[0].new_tensor([float(p.grad is not None) for p in parameters])
+    sizes = [len(has), *(grad.numel() for grad in grads)]
+    had, *sums = ranks.summed(flat([has, *grads])).split(sizes)
+    for parameter, total, any_has in zip(parameters, sums, had.tolist(), strict=True):
+        if any_has:
+            parameter.grad = total.view_as(parameter).clone()
+
+
 class Parallel(nn.Module):
     """A model that runs on a part of a graph, together with other ranks.
 
@@ -75,22 +95,7 @@ class Parallel(nn.Module):
 
         A parameter that no rank has a gradient of stays without one.
         """
-        ranks = self.mesh.nodes
-        if ranks.alone:
-            return
-        learning = [each for each in self.model.parameters() if each.requires_grad]
-        for dtype in dict.fromkeys(each.dtype for each in learning):
-            self._reduce([each for each in learning if each.dtype == dtype], ranks)
-
-    def _reduce(self, parameters: list[nn.Parameter], ranks: Ranks) -> None:
-        """All in one message, with who has any."""
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        has = parameters[0].new_tensor([float(p.grad is not None) for p in parameters])
-        sizes = [len(has), *(grad.numel() for grad in grads)]
-        had, *sums = ranks.summed(flat([has, *grads])).split(sizes)
-        for parameter, total, any_has in zip(parameters, sums, had.tolist(), strict=True):
-            if any_has:
-                parameter.grad = total.view_as(parameter).clone()
+        add_up_gradients(self.model, self.mesh.nodes)
 
     def summed(self, tensor: Tensor) -> Tensor:
         """The sum over the ranks that share the nodes, of a loss or a count; no gradient."""

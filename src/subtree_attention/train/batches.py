@@ -29,6 +29,7 @@ from ..nn import as_features
 from ..nn import memory as memory_of
 from ..nn.features import Features
 from ..nn.models import keeping_to
+from ..nn.parallel import add_up_gradients
 from ..ops import budget
 from ..ops.kernels.cpu import POOL
 from ..ops.sampling import InEdges, Sampled, key_of, sample
@@ -147,7 +148,9 @@ class BatchTrainer(Trainer):
         self.batches, self.memory = batches, self._room(memory)
         self.average = [parameter.detach().clone() for parameter in self.model.parameters()]
         if not batches.ranks.alone:
-            self.optimizer.register_step_pre_hook(self._add_up)
+            self.optimizer.register_step_pre_hook(
+                lambda *_: add_up_gradients(self.model, batches.ranks)
+            )
 
     def epoch(self) -> None:
         """Learn from some batches, then evaluate: no step is taken ahead, it would be lost."""
@@ -245,17 +248,10 @@ class BatchTrainer(Trainer):
     def _loss_of(self, step: Step) -> Tensor:
         """This rank's share of the mean over the training nodes of a step."""
         graph, nodes = step.sampled.graph().to(self.device), step.seeds.to(self.device)
-        graph.stands_for = self.graph.walks_by
         outputs = self.model(step.x, graph)[: len(nodes)]
         if not len(nodes):  # the others have what is left
             return outputs.sum()
         return self.loss_of(outputs, nodes) * (len(nodes) / step.of)
-
-    def _add_up(self, *_: Any) -> None:
-        """Gradients of all ranks, before a step."""
-        for parameter in self.model.parameters():
-            if parameter.grad is not None:
-                parameter.grad.copy_(self.batches.ranks.summed(parameter.grad))
 
     def _scores(self) -> Tensor:
         """The first rank evaluates, and tells the others."""
@@ -267,11 +263,11 @@ class BatchTrainer(Trainer):
 
 
 def batches_of(
-    config: Config, graph: Graph | InEdges, nodes: Tensor, seed: int, ranks: Ranks | None = None
+    config: Config, graph: Graph, nodes: Tensor, seed: int, ranks: Ranks | None = None
 ) -> Batches:
     """What a configuration asks for."""
     fit = config.fit
-    edges = graph if isinstance(graph, InEdges) else InEdges.of(graph)
+    edges = graph.cached("in edges", InEdges.of)  # all runs share them
     return Batches(edges, nodes, fit.batch, config.fan_outs, fit.sample_by, seed, ranks)
 
 
