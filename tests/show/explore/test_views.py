@@ -11,7 +11,7 @@ from subtree_attention.config import STAGNNSettings
 from subtree_attention.nn import build
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.columns import Columns
-from subtree_attention.show.explore.subtree import NODES, share_out
+from subtree_attention.show.subtree import NODES, share_out
 from subtree_attention.show.explore.views import UnknownNode
 from tests.show.explore.odd import HOSTILE, ODD
 from tests.show.made import made_run

@@ -18,7 +18,7 @@ from ...runs import SavedRun, open
 from ...runs.saved import Folder
 from ..explanation import brief
 from .columns import Columns
-from .subtree import Choice, take_apart
+from ..subtree import Choice, take_apart
 
 ORDERS = ("attention", "contribution")
 LISTS = ("mistakes", "uncertain", "confident")

@@ -1,4 +1,4 @@
-// Colours and shapes by class: told apart by eyes of every kind, in light and dark (style.css).
+// Colours and shapes by class: told apart by eyes of every kind, in light and dark (colours.css).
 
 const SHAPES = ["ellipse", "round-rectangle", "round-hexagon", "round-triangle", "star"];
 const COLOURS = 8;

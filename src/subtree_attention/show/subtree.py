@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...explanations.explanation import Explanation, Level
+from ..explanations.explanation import Explanation, Level
 
 NODES = 60
 """Nodes that are drawn, in all levels together."""
