@@ -11,8 +11,8 @@ from subtree_attention.config import STAGNNSettings
 from subtree_attention.nn import build
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.columns import Columns
-from subtree_attention.show.subtree import NODES, share_out
 from subtree_attention.show.explore.views import UnknownNode
+from subtree_attention.show.subtree import NODES, share_out
 from tests.show.explore.odd import HOSTILE, ODD
 from tests.show.made import made_run
 

@@ -17,8 +17,8 @@ from ... import _check
 from ...runs import SavedRun, open
 from ...runs.saved import Folder
 from ..explanation import brief
-from .columns import Columns
 from ..subtree import Choice, take_apart
+from .columns import Columns
 
 ORDERS = ("attention", "contribution")
 LISTS = ("mistakes", "uncertain", "confident")
