@@ -9,7 +9,6 @@ contribution, as when a control is moved.
 
 import json
 import statistics
-import threading
 import time
 import urllib.parse
 import urllib.request
@@ -20,7 +19,8 @@ from typing import Any
 from experiments.benchmarks.large_graph import main
 from subtree_attention import SavedRun
 from subtree_attention.show.explore import Views
-from subtree_attention.show.explore.server import address, listen, server
+from subtree_attention.show.explore.server import server
+from subtree_attention.show.pages.serving import address, listen, serving
 
 
 def measure(run: SavedRun, roots: int) -> dict[str, Any]:
@@ -47,15 +47,8 @@ def measure(run: SavedRun, roots: int) -> dict[str, Any]:
 
 @contextmanager
 def served(views: Views) -> Iterator[str]:
-    with listen(0) as listening:
-        running = server(views, listening)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield address(listening)
-        finally:
-            running.should_exit = True
-            thread.join()
+    with listen(0) as listening, serving(server(views, listening), listening):
+        yield f"{address(listening)}/"
 
 
 def asked(url: str, **parameters: Any) -> float:

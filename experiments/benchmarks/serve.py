@@ -16,7 +16,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,7 +36,8 @@ from subtree_attention.datasets.tables.schema import TableSchema
 from subtree_attention.nn import set_memory
 from subtree_attention.runs.answering import Answering
 from subtree_attention.runs.folder import RunResult
-from subtree_attention.serve.server import Desk, address, listen, server
+from subtree_attention.serve.server import Desk, server
+from subtree_attention.show.pages.serving import address, listen, serving
 
 FEATURES, CLASSES, HIDDEN, HEADS, HOPS = 32, 10, 64, 4, 3
 LINKS, BATCH, CLIENTS = 10, 100, 50
@@ -197,16 +197,9 @@ def over_http(answering: Answering, requests: int, chance: np.random.Generator) 
 @contextmanager
 def served(answering: Answering) -> Iterator[str]:
     desk = Desk(answering)
-    with listen("127.0.0.1", 0) as listening:
-        running = server(desk, listening)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield address(listening)
-        finally:
-            running.should_exit = True
-            thread.join()
-            desk.close()
+    with listen(0) as listening, serving(server(desk, listening), listening):
+        yield address(listening)
+    desk.close()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """A short run on tables, what answers for it, and an endpoint on a free port of this machine."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,8 @@ import pytest
 
 import subtree_attention as sta
 from subtree_attention.runs.answering import Answering
-from subtree_attention.serve.server import Desk, address, listen, server
+from subtree_attention.serve.server import Desk, server
+from subtree_attention.show.pages.serving import address, listen, serving
 from tests.samples import friends, people
 
 
@@ -35,13 +35,5 @@ def desk(answering: Answering) -> Iterator[Desk]:
 @contextmanager
 def served(desk: Desk) -> Iterator[str]:
     """The address of an endpoint that ends with the test."""
-    with listen("127.0.0.1", 0) as listening:
-        running = server(desk, listening)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        try:
-            yield address(listening)
-        finally:
-            running.should_exit = True
-            thread.join(timeout=20)
-            assert not thread.is_alive(), "it does not end by itself"
+    with listen(0) as listening, serving(server(desk, listening), listening):
+        yield address(listening)

@@ -23,7 +23,7 @@ import subtree_attention as sta
 from subtree_attention.runs.answering import Answering
 from subtree_attention.serve import asked, server
 from subtree_attention.serve.server import OPENAPI, Desk, create_app, is_local
-from subtree_attention.show.explore import connections
+from subtree_attention.show.pages import connections
 from tests.runs.test_answering import EDGES, NEW, rows
 from tests.serve.conftest import served
 
@@ -382,7 +382,7 @@ class TestCommand:
             for arguments, words in (
                 (["nowhere"], "nowhere is not a folder"),
                 ([str(own_run), "--port", "70000"], "port must be between 0 and 65535, got 70000"),
-                ([str(own_run), "--port", str(port)], f"port {port} of 127.0.0.1 cannot be had"),
+                ([str(own_run), "--port", str(port)], f"port {port} cannot be had"),
                 ([str(own_run), "--port", "0", "--host", "256.1.1.1"], "--host must be an address"),
                 ([str(own_run), "--port", "0", "--memory", "x"], "memory must be a size"),
             ):

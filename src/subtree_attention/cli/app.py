@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -254,6 +254,20 @@ def progress() -> AbstractContextManager[Watch]:
     from ..show.progress import Bars, Lines
 
     return Bars(err_console) if err_console.is_terminal else nullcontext(Lines())
+
+
+@contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Around imports: what needs them says how to install them."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("starlette", "uvicorn"):
+            raise
+        raise ImportError(
+            f"{what} needs {missing.name}, which is not installed: "
+            f'pip install "subtree-attention[{extra}]"'
+        ) from None
 
 
 def say(line: str, console: Console = out_console) -> None:

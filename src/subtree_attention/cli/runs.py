@@ -9,7 +9,7 @@ import typer
 
 from .. import _check
 from . import app as sta
-from .app import Device, Force, Given, RunFolder, command, group, say
+from .app import Device, Force, Given, RunFolder, command, group, needs, say
 
 JOIN = (bool, "The new nodes join the graph of the run; edges may end in both.")
 TABLES = sta.NEW_TABLES | group(sta.TABLES, join=JOIN)
@@ -418,24 +418,15 @@ def explore(
     sta explore runs/mine
     sta explore runs/mine --port 0 --no-open      any free port; open the address yourself
     """
-    try:
-        from ..show.explore.server import address, listen, serve
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("starlette", "uvicorn"):
-            raise
-        raise ImportError(
-            f"the page needs {missing.name}, which is not installed: "
-            'pip install "subtree-attention[explore]"'
-        ) from None
-    import webbrowser
-    from threading import Thread
-
+    with needs("the page", "explore"):
+        from ..show.explore.server import server
+        from ..show.pages.serving import address, listen, open_browser, serve
     from ..show.explore import Views
 
     with listen(port) as listening:  # first: a port that is taken is known at once
         views = Views.of_run(run)
-        page = address(listening)
+        page = f"{address(listening)}/"
         say(f"{run} is at {page} (Ctrl-C ends)")
-        if open:  # some browsers return only when they are closed
-            Thread(target=webbrowser.open, args=[page], daemon=True).start()
-        serve(views, listening)
+        if open:
+            open_browser(page)
+        serve(server(views, listening), listening)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .app import RunFolder, command, say
+from .app import RunFolder, command, needs, say
 
 
 @command()
@@ -51,19 +51,12 @@ def serve(
         "nodes": \\[{"id": "dan", "age": 31, "city": "Rome"}],
         "edges": \\[{"source": "dan", "target": "7"}]}'
     """
-    try:
-        from ..serve.server import address, listen
+    with needs("an endpoint", "serve"):
         from ..serve.server import serve as answer
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("starlette", "uvicorn"):
-            raise
-        raise ImportError(
-            f"an endpoint needs {missing.name}, which is not installed: "
-            'pip install "subtree-attention[serve]"'
-        ) from None
+        from ..show.pages.serving import address, listen
     from ..runs import open
 
-    with listen(host, port) as listening:  # first: a port that is taken is known at once
+    with listen(port, host) as listening:  # first: a port that is taken is known at once
         asked = open(run, device="cpu").answering(memory=memory)
         say(f"{run} answers at {address(listening)} (Ctrl-C ends)")
         answer(asked, listening)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,20 +18,20 @@ from typing import Any
 import torch
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 
 from ..io import FileError
 from ..runs.answering import Answering, UnknownNode
-from ..show.explore.connections import HEAD_BYTES, Connection
+from ..show.pages import serving
+from ..show.pages.connections import HEAD_BYTES, Connection
 from . import told
 from .asked import MOST_BYTES, Asked, Refused, parse
 
-LOCAL = "127.0.0.1"
 OPENAPI = Path(__file__).with_name("openapi.json")
 MOST_WAITING = 256
 """Requests that wait for an answer; more are told to come again."""
@@ -48,8 +47,8 @@ WORDS = {
 }
 
 
-class Guard:
-    """Refuses what a page of another site asks, and sets the headers of every answer.
+class Guard(serving.Guard):
+    """Refuses what a page of another site asks.
 
     On this machine only, a foreign Host is a name that was bent to it. There are no CORS headers,
     and no preflight is answered: browsers let no other site read an answer.
@@ -61,24 +60,12 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int) -> None:
-        self._app = app
-        names = (LOCAL, "localhost", "[::1]")
+        super().__init__(app, HEADERS)
+        names = (serving.ADDRESS, "localhost", "[::1]")
         hosts = {f"{name}:{port}" for name in names} | ({*names} if port == 80 else set())
         self._hosts = hosts if is_local(host) else None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
-            await send(message)
-
-        refused = self._refusal(Headers(scope=scope))
-        await (refused or self._app)(scope, receive, send_with_headers)
-
-    def _refusal(self, headers: Headers) -> Response | None:
+    def refusal(self, scope: Scope, headers: Headers) -> Response | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or (self._hosts is not None and hosts[0].lower() not in self._hosts):
             return _error(421, "no such host")
@@ -112,7 +99,7 @@ class Desk:
 
     def _answer(self, body: bytes) -> bytes:
         """In a thread: all that takes long."""
-        return _json({"predictions": told.predictions(self._said(parse(body)))})
+        return serving.json_bytes({"predictions": told.predictions(self._said(parse(body)))})
 
     def _said(self, asked: Asked) -> Any:
         try:
@@ -133,10 +120,10 @@ class Desk:
 
 def create_app(desk: Desk, host: str, port: int) -> ASGIApp:
     """The endpoint, for a server at this address."""
-    about = _json(told.model(desk.answering))
+    about = serving.json_bytes(told.model(desk.answering))
 
     def health(request: Request) -> Response:
-        return Response(_json({"status": "ok"}), media_type="application/json")
+        return serving.json_response({"status": "ok"})
 
     def model(request: Request) -> Response:
         return Response(about, media_type="application/json")
@@ -183,13 +170,8 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _json(content: Any) -> bytes:
-    # Only ASCII, so that any id can be sent, even half of a surrogate pair.
-    return json.dumps(content, allow_nan=False).encode()
-
-
 def _error(status: int, words: str) -> Response:
-    return Response(_json({"error": words}), status, media_type="application/json")
+    return serving.json_response({"error": words}, status)
 
 
 def _http_error(request: Request, error: HTTPException) -> Response:
@@ -230,49 +212,17 @@ def is_local(host: str) -> bool:
     return False
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take a port, 0 for any that is free."""
-    if not 0 <= port <= 65535:
-        raise ValueError(f"port must be between 0 and 65535, got {port}")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except (OSError, UnicodeError) as error:
-        raise ValueError(
-            f"port {port} of {host} cannot be had ({getattr(error, 'strerror', '') or error}): "
-            "choose another by --port, or any free one by --port 0; --host must be an address of "
-            "this machine"
-        ) from None
-
-
-def address(listening: socket.socket) -> str:
-    """Where it is asked."""
-    host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
-
 def server(desk: Desk, listening: socket.socket) -> uvicorn.Server:
     """A server; `run(sockets=[listening])` serves until Ctrl-C or `should_exit`."""
-    host, port = listening.getsockname()[:2]
-    config = uvicorn.Config(
-        create_app(desk, host, port),
-        lifespan="off",
-        ws="none",
-        http=BodyConnection,
-        h11_max_incomplete_event_size=HEAD_BYTES,
-        log_level="critical",  # a fault of ours is answered, and nothing of a request is printed
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=2,
-    )
-    return uvicorn.Server(config)
+    app = create_app(desk, *listening.getsockname()[:2])
+    # A fault of ours is answered, and nothing of a request is printed.
+    return serving.server(app, BodyConnection, log_level="critical")
 
 
 def serve(answering: Answering, listening: socket.socket) -> None:
     """Serve until Ctrl-C."""
     desk = Desk(answering)
     try:
-        with suppress(KeyboardInterrupt):
-            server(desk, listening).run(sockets=[listening])
+        serving.serve(server(desk, listening), listening)
     finally:
         desk.close()

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,8 @@ import pytest
 
 import subtree_attention as sta
 from subtree_attention.show.explore import Views
-from subtree_attention.show.explore.server import address, listen, server
+from subtree_attention.show.explore.server import server
+from subtree_attention.show.pages.serving import address, listen, serving
 from tests.show.explore.odd import HOSTILE, ODD
 
 
@@ -40,13 +40,8 @@ def views(own_run: Path) -> Views:
 @pytest.fixture(scope="session")
 def url(views: Views) -> Iterator[str]:
     """A server that runs as long as the tests."""
-    with listen(0) as listening:
-        running = server(views, listening)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
-        thread.start()
-        yield address(listening)
-        running.should_exit = True
-        thread.join(timeout=20)
+    with listen(0) as listening, serving(server(views, listening), listening):
+        yield f"{address(listening)}/"
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from subtree_attention.show.explore import connections
-from subtree_attention.show.explore.server import STATIC, listen, server
+from subtree_attention.show.explore.server import STATIC, server
+from subtree_attention.show.pages import connections
+from subtree_attention.show.pages.serving import listen
 
 Address = tuple[str, int]
 ASKED = b"GET /api/graph HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n"
