@@ -33,6 +33,19 @@ def test_a_mask_is_the_importance_of_each_node(model):
     assert model.training
 
 
+def test_an_edge_mask_is_what_comes_over_each_edge(model):
+    x, edges = torch.randn(3, 5), EDGES["parallel-edges"].index
+    weight = torch.tensor([1.0, 3, 0, 1, 1, 1])
+    only = {"node_mask_type": None, "edge_mask_type": "object"}
+    found = explainer(model, **only)(x, edges, index=1, edge_weight=weight).edge_mask
+    why = explain(model, x, edges, 1, weight)
+    (sources, targets), added = why.edges(why.predicted)
+    over = dict(zip(zip(sources.tolist(), targets.tolist(), strict=True), added, strict=True))
+    first, other = float(over[0, 1]), float(over[2, 1])
+    expected = [first / 4, first * 3 / 4, 0, float(over[1, 0]), other / 2, other / 2]
+    assert found.tolist() == pytest.approx(expected, rel=1e-5)
+
+
 def test_several_nodes_are_summed_and_a_phenomenon_has_its_target(model):
     x, target = torch.randn(EDGE.num_nodes, 5), torch.arange(EDGE.num_nodes) % 3
     masks = explainer(model, explanation_type="phenomenon")
@@ -56,7 +69,6 @@ def test_fidelity_takes_a_thresholded_mask(model):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"edge_mask_type": "object"}, "gives no edge masks"),
         ({"node_mask_type": "attributes"}, "use node_mask_type='object'"),
         ({"model_config": {**MODEL, "task_level": "graph"}}, "explains the logits of nodes"),
         ({"model_config": {**MODEL, "return_type": "probs"}}, "explains the logits of nodes"),

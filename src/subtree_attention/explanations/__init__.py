@@ -16,6 +16,7 @@ from .explanation import (
     Rest,
     Source,
 )
+from .flows import Flows
 from .walks import Walk
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Attributor",
     "Explainer",
     "Explanation",
+    "Flows",
     "Level",
     "Portion",
     "Rest",

@@ -28,6 +28,7 @@ from ..nn import STAFormer
 from ..nn.features import Features, SparseFeatures
 from ..nn.models import evaluating
 from .explanation import GLOBAL, Explanation, Portion
+from .flows import Flows
 from .walks import Reach, Walks
 
 STEPS = (32, 64, 128)
@@ -96,6 +97,13 @@ class Attribution(Explanation):
         parts = float(self.importance(cls).double().sum()) + float(self.bias[cls])
         parts += sum(float(added[cls]) for added in self.beside.values())
         return float(self.outputs[cls]) - parts
+
+    def edges(self, cls: int, rather: int | None = None) -> Flows:
+        """Refused: what is attributed to a node came by no walks that could be told apart."""
+        raise ValueError(
+            "an attribution is to nodes, not to edges: only of a model that is linear given its "
+            "attention, such as STAGNN, is it known over which edges a logit came"
+        )
 
 
 class Attributor:

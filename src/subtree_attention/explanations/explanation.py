@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .. import _check
 from ..ops.recurrence import divide
+from .flows import Flows, flows
 from .walks import Reach, Walk, Walks
 
 ORDERS = ("share", "contribution")
@@ -262,6 +263,20 @@ class Explanation:
         for level in self.levels:  # nodes of a level are distinct: no sum in chance order
             out[level.nodes] += level.contributions(cls).sum(1)
         return out
+
+    def edges(self, cls: int, rather: int | None = None) -> Flows:
+        """What comes to the logit of a class over each edge, exactly; or to its difference from
+        that of a class which it might be rather.
+
+        What a source adds at a hop is shared out among its walks by their probabilities, and an
+        edge has what all walks over it bring. Hop 0 and global attention walk over no edge.
+        """
+        hops = self.levels[: len(self._reached)]
+        parts = [level.contributions(cls).double().numpy() for level in hops]
+        if rather is not None:
+            others = (level.contributions(rather).double().numpy() for level in hops)
+            parts = [part - other for part, other in zip(parts, others, strict=True)]
+        return flows(self._walks, self._reached, parts)
 
     def walk(self, hop: int, source: int) -> Walk:
         """The most probable walk of `hop` steps from a source to the root.
