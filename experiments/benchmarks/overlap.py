@@ -64,7 +64,7 @@ def _job(speed: int, words: list[str]) -> dict[str, Any]:
             _run(*inside, *slow)
         with tempfile.TemporaryDirectory() as folder:
             found = Path(folder) / "seconds.json"
-            here = ["--master-addr", "127.0.0.1", "--local-addr", "127.0.0.1"]  # no other name there
+            here = ["--master-addr", "127.0.0.1", "--local-addr", "127.0.0.1"]  # the one name there
             launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", *here]
             script = ["-m", __spec__.name, *words, "--inside", "yes", "--out", str(found)]
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
