@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .datasets import from_tables as from_tables
     from .datasets import planted as planted
     from .explanations import Attribution as Attribution
+    from .explanations import Changes as Changes
     from .explanations import Explainer as Explainer
     from .explanations import Explanation as Explanation
     from .explanations import explain as explain
@@ -58,6 +59,7 @@ _HOMES = {
     "Config": "config",
     "Dataset": "datasets",
     "Attribution": "explanations",
+    "Changes": "explanations",
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache, partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -450,6 +450,53 @@ class Graph:
         part._make_what_compilers_ask()
         return part
 
+    def without(self, nodes: Iterable[int], edges: Iterable[tuple[int, int]] = ()) -> Graph:
+        """The same graph without the edges of some nodes, and without some more edges.
+
+        Nodes keep their numbers. The transition is the same kind, of the degrees that are left.
+        Where loops were added, a loop that is cut makes room for an added one.
+
+        Args:
+            nodes: whose edges all go.
+            edges: (source, target), of which all parallel ones go.
+        """
+        rowptr, col, weight = self._receive
+        kept, order = torch.ones_like(col, dtype=torch.bool), self.edge_order
+        if gone := [_check.index("node", node, self.num_nodes) for node in nodes]:
+            is_gone = torch.zeros(self.num_nodes, dtype=torch.bool, device=self.device)
+            is_gone[gone] = True
+            kept &= ~(is_gone[col] | is_gone[self._receive.rows()])
+        for source, target in edges:
+            found = self.edges_between(source, target)
+            if not len(found) or bool((order[found] == self._given).all()):
+                raise ValueError(f"there is no edge from {source} to {target}")
+            kept[found] = False
+            if source == target and self.self_loops and source not in gone:
+                loop = found[:1]
+                kept[loop], order = True, order.index_fill(0, loop, self._given)
+                weight = None if weight is None else weight.index_fill(0, loop, 1.0)
+        part = object.__new__(Graph)
+        with torch.inference_mode(False):
+            before = torch.cat([kept.new_zeros(1), kept]).cumsum(0, dtype=rowptr.dtype)
+            left = kept.nonzero().flatten()  # once: torch is slow with masks
+            weight = None if weight is None else weight.index_select(0, left)
+            receive = _Pattern(before[rowptr.long()], col.index_select(0, left), weight)
+            part._set(receive, None, self.transition, self.self_loops)
+            part._given, part._order = self._given, order.index_select(0, left)
+        part._make_what_compilers_ask()
+        return part
+
+    def edges_between(self, source: int, target: int) -> Tensor:
+        """Where the edges from one node to another stand in :attr:`edge_index`, [n]."""
+        source, target = (_check.index("node", end, self.num_nodes) for end in (source, target))
+        first, last = self._receive.rowptr[target : target + 2].tolist()
+        return first + (self._receive.col[first:last] == source).nonzero().flatten()
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every edge is there in both directions, with the same weight."""
+        return self.cached("symmetric", _is_symmetric)
+
     def with_self_loops(self) -> Graph:
         """The same graph with a loop of weight 1 at every node that has none, made once.
 
@@ -647,6 +694,16 @@ def _sent_of(graph: Graph) -> _Pattern:
         return graph._sent
     with _check.fits(f"the transpose of a graph of {graph.num_edges:,} edges"):
         return _transposed_pattern(graph._receive, graph._receive.rows())
+
+
+def _is_symmetric(graph: Graph) -> bool:
+    """See `Graph.is_symmetric`."""
+    there, back = graph._receive, graph._send
+    if not torch.equal(there.rowptr, back.rowptr) or not torch.equal(there.col, back.col):
+        return False
+    if there.edge_weight is None or back.edge_weight is None:
+        return True
+    return torch.equal(there.edge_weight, back.edge_weight)
 
 
 def _looped_pattern(given: _Pattern) -> tuple[_Pattern, Tensor]:

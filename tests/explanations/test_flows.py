@@ -99,7 +99,7 @@ def test_what_leaves_a_node_is_what_comes_to_it_and_what_it_adds():
 
 def test_a_class_rather_than_another_is_their_difference():
     torch.manual_seed(0)
-    model, x = randomised(STAGNN(5, 8, 3, 3, 2)), torch.randn(11, 5)
+    model, x = randomised(STAGNN(5, 8, 3, 3, 2)).double(), torch.randn(11, 5).double()
     explanation = explain(model, x, EDGES["directed"].graph(), 4)
     one, other = (by_edge(explanation, cls) for cls in (0, 2))
     both = by_edge(explanation, 0, 2)

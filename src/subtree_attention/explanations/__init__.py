@@ -4,6 +4,7 @@
 """
 
 from .attribution import Attribution, Attributor, Ring
+from .changes import Changes
 from .explainer import Explainer, explain, explainer_of
 from .explanation import (
     CORRECTION,
@@ -26,6 +27,7 @@ __all__ = [
     "RESIDUAL",
     "Attribution",
     "Attributor",
+    "Changes",
     "Explainer",
     "Explanation",
     "Flows",

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from .. import _check
 from ..nn import STAFormer
-from ..nn.features import Features, SparseFeatures
-from ..nn.models import evaluating
+from ..nn.features import Features, SparseFeatures, as_features
+from ..nn.norms import BatchNorm
+from .changes import NOTHING, Changes
 from .explanation import GLOBAL, Explanation, Portion
 from .flows import Flows
 from .walks import Reach, Walks
@@ -58,10 +59,12 @@ class Ring(Portion):
         """There are no weights that a node would have a share in."""
         return None
 
-    def contributions(self, cls: int) -> Tensor:
-        """What is attributed to each node for the logit of a class, [n, 1], signed."""
-        self._check_class(cls)
-        return self._added(cls)[self.nodes, None]
+    def contributions(self, cls: int, rather: int | None = None) -> Tensor:
+        """What is attributed to each node for the logit of a class, [n, 1], signed; or for how far
+        that is before the logit of another."""
+        self._check_class(cls, rather)
+        own = self._added(cls)[self.nodes, None]
+        return own if rather is None else own - self._added(rather)[self.nodes, None]
 
     def totals(self, classes: Sequence[int] | None = None) -> Tensor:
         classes = range(self.classes) if classes is None else classes
@@ -127,24 +130,28 @@ class Attributor:
         beside: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._beside_model = {name: added.cpu() for name, added in (beside or {}).items()}
-        with evaluating(model), torch.no_grad():
-            self._inputs: Any = model.inputs(x)
-            graph = model.blocks[0].conv.as_graph(edge_index, edge_weight, self._inputs)
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._x = as_features(x)
+        with torch.no_grad():
+            self._inputs: Any = self._model.inputs(self._x)
+            graph = self._model.blocks[0].conv.as_graph(edge_index, edge_weight, self._inputs)
         if graph.is_weighted:
             edge_weight = None  # they are in the Graph
         more: Any = {"edge_weight": edge_weight, "batch": batch, "edge_attr": edge_attr}
-        more = {name: tensor for name, tensor in more.items() if tensor is not None}
-        self._outputs: Any = partial(self._model.through, edge_index=graph, **more)
+        self._more = {name: tensor for name, tensor in more.items() if tensor is not None}
+        self._outputs: Any = partial(self._model.through, edge_index=graph, **self._more)
+        self.graph = graph
         self.num_nodes, self.hops = graph.num_nodes, sum(b.conv.hops for b in model.blocks)
         self._everywhere = any(block.conv.beside is not None for block in model.blocks)
         self._walks, self._device = Walks(graph), graph.device
         self._ends = [self._at(self._scale(share)).cpu() for share in (0.0, 1.0)]
 
-    def __call__(self, root: int) -> Attribution:
-        """The attribution of a root."""
+    def __call__(self, root: int, changes: Changes = NOTHING) -> Attribution:
+        """The attribution of a root; with changes, on the graph so changed, which is run anew."""
         if _check.integer("root", root, 0) >= self.num_nodes:
             raise ValueError(f"root {root} is not a node: the graph has {self.num_nodes} nodes")
+        if changes:
+            return self._changed(root, changes)(root)
         start, end = (outputs[root] for outputs in self._ends)
         known: dict[int, Tensor] = {}
 
@@ -156,14 +163,26 @@ class Attributor:
         reached = self._walks.reach(root, self.hops)
         rings = [
             Ring(hop, torch.from_numpy(nodes), len(end), added)
-            for hop, nodes in self._distances(reached)
+            for hop, nodes in self._distances(root, reached)
         ]
         about = self.num_nodes, self._walks, reached
         beside = {name: added[root].to(end) for name, added in self._beside_model.items()}
         said = end + sum(beside.values())
         return Attribution(root, rings, start, *about, outputs=said, beside=beside)
 
-    def _distances(self, reached: list[Reach]) -> list[tuple[int | str, np.ndarray]]:
+    def _changed(self, root: int, changes: Changes) -> Attributor:
+        changes.check(root, self.num_nodes, self._x.size(1))
+        norms = (part for part in self._model.modules() if isinstance(part, BatchNorm))
+        if changes.nodes and any(norm.running_mean is None for norm in norms):
+            raise ValueError("its batch norm looks at all nodes, so that none can be left out")
+        more = dict(self._more)
+        if self._everywhere:
+            batch = changes.batch(more.get("batch"), self.num_nodes)
+            more |= {} if batch is None else {"batch": batch.to(self._device)}
+        x, graph = changes.features(self._x, root), changes.graph(self.graph)
+        return Attributor(self._model, x, graph, **more, beside=self._beside_model)
+
+    def _distances(self, root: int, reached: list[Reach]) -> list[tuple[int | str, np.ndarray]]:
         """The nodes at each distance, as far as there are any; and those that no walk brings."""
         seen, rings = np.zeros(self.num_nodes, bool), list[tuple[int | str, np.ndarray]]()
         for hop, (nodes, _) in enumerate(reached):
@@ -171,8 +190,10 @@ class Attributor:
             seen[new] = True
             if len(new):
                 rings.append((hop, new))
-        if self._everywhere and not seen.all():
-            rings.append((GLOBAL, np.flatnonzero(~seen)))
+        batch = self._more.get("batch", torch.zeros(self.num_nodes)).cpu().numpy()
+        others = np.flatnonzero(~seen & (batch == batch[root]))
+        if self._everywhere and len(others):
+            rings.append((GLOBAL, others))
         return rings
 
     def _integrated(self, root: int, cls: int, wanted: float) -> Tensor:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
+from ..graph import Graph
 from ..nn import STAGNN, HeadMix, KnownLabels, NodeNetwork, STAConv, STAFormer
 from ..nn.everywhere import check_batch, count_graphs
 from ..nn.features import Features, as_features
 from ..nn.models import evaluating
 from .attribution import Attributor
+from .changes import NOTHING, Changes
 from .explanation import GLOBAL, REFERENCE, RESIDUAL, Explanation, Level, select
 from .walks import Reach, Walks
 
@@ -61,8 +63,11 @@ def explain(
     edge_weight: Tensor | None = None,
     batch: Tensor | None = None,
     edge_attr: Tensor | None = None,
+    without: Iterable[int] = (),
+    cut: Iterable[tuple[int, int]] = (),
+    values: Mapping[int, float] | None = None,
 ) -> Explanation:
-    """What the logits of one root are made of, without dropout.
+    """What the logits of one root are made of, without dropout; also on a changed graph.
 
     It is exact where the output is linear given the attention: of an :class:`STAGNN`, an
     :class:`STAConv`, and an :class:`STAFormer` of one block that neither normalises nor has an
@@ -77,11 +82,38 @@ def explain(
         edge_weight: `[E]`, with an edge_index only.
         batch: `[N]`, the graph of each node, for global attention.
         edge_attr: `[E, edge_dim]`, for a layer whose edges have gates.
+        without: nodes that are left out: neither they nor their edges are in the graph.
+        cut: edges (source, target) that are; of an undirected graph in both directions.
+        values: other values of the root's own features, by their column.
 
-    To explain several roots, make one :class:`Explainer` (or `Attributor`): this makes one for
-    every call.
+    To explain several roots, or one after several changes, make one :class:`Explainer` (or
+    `Attributor`): this makes one for every call.
     """
-    return explainer_of(model, x, edge_index, edge_weight, batch, edge_attr)(root)
+    explainer = explainer_of(model, x, edge_index, edge_weight, batch, edge_attr)
+    return explainer(root, Changes.of(explainer.graph, without, cut, values))
+
+
+class _Nodes(NamedTuple):
+    """What is known of nodes; heads first, so that what is read of one head lies together.
+
+    Shapes: phi(q), phi(k) [H, n, d], v [H, n, c]; [n, width] what is added beside the heads.
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    added: Tensor | None
+
+    def with_row(self, node: int, row: _Nodes) -> _Nodes:
+        """The same with another row for one node."""
+        pairs, place = zip(self, row, strict=True), torch.tensor([node])
+
+        def put(of_all: Tensor | None, own: Tensor | None) -> Any:
+            if of_all is None or own is None:
+                return None
+            return of_all.index_copy(of_all.dim() - 2, place, own)
+
+        return _Nodes(*(put(*pair) for pair in pairs))
 
 
 class Explainer:
@@ -111,62 +143,95 @@ class Explainer:
         beside: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._beside_model = {name: added.cpu() for name, added in (beside or {}).items()}
-        conv, after = _around(model)
-        with evaluating(model):
-            hidden = _inputs(model, x, edge_index, edge_weight)
-            graph = conv.as_graph(edge_index, edge_weight, hidden)
-            entries = conv.entries(graph, edge_weight, edge_attr, torch.float64)
-            query, key, value = conv.project(hidden)
-            query, key, value, _ = ops.one_dtype(query, key, value, None)
-            with ops.full_precision(query):
-                query, key = ops.map_features(conv.feature_map, query, key)
-                # What stands between a head's values and the logits, like what follows copied.
-                self._mix, self._bias = _linear(conv.head_mix, value, after)
-                attention = conv.beside
-                self._beside = None if attention is None else _linear(attention, value, after)[0]
-                self._residual: tuple[Tensor, Tensor] | None = None
-                if isinstance(model, STAFormer):
-                    self._keep_residual(model, hidden)
+        _around(model)  # or a refusal, before anything is copied
+        self._model: Any = copy.deepcopy(model).eval().requires_grad_(False)
+        self._conv, after = _around(self._model)
+        self._x, self._of_edges = as_features(x), (edge_weight, edge_attr)
+        hidden = _inputs(self._model, self._x, edge_index, edge_weight)
+        self.graph = self._conv.as_graph(edge_index, edge_weight, hidden)
+        self._walks, self._nodes = self._walks_on(self.graph), self._project(hidden)
+        value = self._nodes.value.transpose(0, 1)[:0].to(self.graph.device)
+        with ops.full_precision(value):
+            # What stands between a head's values and the logits.
+            self._mix, self._bias = _linear(self._conv.head_mix, value, after)
+            attention = self._conv.beside
+            self._beside = None if attention is None else _linear(attention, value, after)[0]
+        if self._nodes.added is not None:
+            self._after: Tensor = after.weight.cpu()
+            self._bias = self._bias + self._after @ self._constant(hidden).cpu()
         if batch is not None:
-            batch = check_batch(batch, graph.num_nodes)
+            batch = check_batch(batch, self.graph.num_nodes).cpu()
             count_graphs(batch)  # refuses values that name none
-        self.num_nodes, self.hops, self.heads = graph.num_nodes, conv.hops, conv.heads
+        conv, self._batch = self._conv, batch
+        self.num_nodes, self.hops, self.heads = self.graph.num_nodes, conv.hops, conv.heads
         self._softmax, self._eps = feature_maps.is_softmax(conv.feature_map), conv.eps
-        self._batch = None if batch is None else batch.cpu()
-        self._walks = Walks(graph, entries)
-        # Heads first, [H, N, .]: what is read of one head lies together.
-        heads_first = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
-        self._query, self._key, self._value = heads_first
-        self._gate = conv.gate().to(self._value, copy=True)
-        beta = conv.readout()
-        self._beta = None if beta is None else beta.to("cpu", torch.float64, copy=True)
+        self._gate, beta = conv.gate().to(self._nodes.value), conv.readout()
+        self._beta = None if beta is None else beta.to("cpu", torch.float64)
         self._aggregation = copy.deepcopy(conv.aggregation).cpu()
 
-    def _keep_residual(self, model: STAFormer, inputs: Features) -> None:
-        """What a block adds of its input [N, hidden], and the map from there to logits."""
-        residual, weight = model.blocks[0].residual, model.lin_out.weight
-        if residual is None:
-            return
-        nothing: Any = torch.zeros(1, inputs.size(1), dtype=inputs.dtype, device=inputs.device)
-        constant = residual(nothing)[0]
-        self._bias = self._bias + (weight @ constant).cpu()
-        # Of sparse inputs too: a residual of them is a map, never they themselves.
-        self._residual = (residual(inputs) - constant).cpu(), weight.cpu()
+    def _walks_on(self, graph: Graph) -> Walks:
+        return Walks(graph, self._conv.entries(graph, *self._of_edges, torch.float64))
+
+    def _project(self, hidden: Features) -> _Nodes:
+        """What is known of nodes whose inputs of the layer these are, [n, width]."""
+        query, key, value = self._conv.project(hidden)
+        query, key, value, _ = ops.one_dtype(query, key, value, None)
+        with ops.full_precision(query):
+            query, key = ops.map_features(self._conv.feature_map, query, key)
+        added, residual = None, self._residual
+        if residual is not None:
+            # Of sparse inputs too: a residual of them is a map, never they themselves.
+            added = (residual(hidden) - self._constant(hidden)).cpu()
+        query, key, value = (t.cpu().transpose(0, 1).contiguous() for t in (query, key, value))
+        return _Nodes(query, key, value, added)
+
+    @property
+    def _residual(self) -> Any:
+        """What a block adds of its input, beside its heads."""
+        return self._model.blocks[0].residual if isinstance(self._model, STAFormer) else None
+
+    def _constant(self, inputs: Features) -> Tensor:
+        """What it adds where that is 0, [hidden]."""
+        nothing = torch.zeros(1, inputs.size(1), dtype=inputs.dtype, device=inputs.device)
+        return self._residual(nothing)[0]
 
     @torch.no_grad()
-    def __call__(self, root: int) -> Explanation:
-        """The explanation of a root."""
+    def __call__(self, root: int, changes: Changes = NOTHING) -> Explanation:
+        """The explanation of a root; with changes, on the graph so changed."""
         if _check.integer("root", root, 0) >= self.num_nodes:
             raise ValueError(f"root {root} is not a node: the graph has {self.num_nodes} nodes")
+        if changes:
+            return self._changed(root, changes)(root)
         reached = self._walks.reach(root, self.hops)
         levels = self._subtree(root, reached)
         if self._beside is not None:
             levels.append(self._everywhere(root, self._beside))
-        if self._residual is not None:
-            levels.append(self._beside_heads(root, *self._residual))
+        if self._nodes.added is not None:
+            levels.append(self._beside_heads(root, self._nodes.added, self._after))
         beside = {name: added[root].to(self._bias) for name, added in self._beside_model.items()}
         about = self.num_nodes, self._walks, reached
         return Explanation(root, levels, self._bias, *about, beside=beside)
+
+    def _changed(self, root: int, changes: Changes) -> Explainer:
+        """What explains this root on the graph so changed: all else is taken over.
+
+        Keys and values are of single nodes, so those of others are what they were; only where the
+        hidden layer is smoothed they are found anew.
+        """
+        changes.check(root, self.num_nodes, self._x.size(1))
+        other = copy.copy(self)
+        other._batch = changes.batch(self._batch, self.num_nodes)
+        if changes.of_graph:
+            other.graph = changes.graph(self.graph)
+            other._walks = self._walks_on(other.graph)
+        if getattr(self._model, "smoothing", 0):
+            x = changes.features(self._x, root)
+            hidden = _inputs(self._model, x, other.graph, self._of_edges[0])
+            other._nodes = self._project(hidden)
+        elif changes.columns:
+            hidden = _inputs(self._model, changes.row(self._x, root), None, None)
+            other._nodes = self._nodes.with_row(root, self._project(hidden))
+        return other
 
     def _subtree(self, root: int, rows: list[Reach]) -> list[Level]:
         """Levels 0 .. K."""
@@ -177,7 +242,7 @@ class Explainer:
             seen.fill_(True)  # then keys and values are used where they lie, instead of copied
         union, place_of = seen.nonzero().flatten(), seen.cumsum(0) - 1
         places = [place_of[torch.from_numpy(row.nodes)] for row in rows]
-        values, scores = select(self._value, union), self._scores(root, union)
+        values, scores = select(self._nodes.value, union), self._scores(root, union)
         attention = values.new_zeros(self.heads, len(rows), len(union))  # [H, K + 1, n]
         attention[:, 0, places[0]] = 1  # at hop 0 a root attends to itself
         for hop in range(1, len(rows)):
@@ -201,7 +266,7 @@ class Explainer:
         eps = 0.0 if self._softmax else self._eps  # softmax has none here
         mass = torch.ones(len(nodes), dtype=torch.float64)
         attention = self._weights(mass, self._scores(root, nodes), eps)
-        values, places = select(self._value, nodes), torch.arange(len(nodes))
+        values, places = select(self._nodes.value, nodes), torch.arange(len(nodes))
         total = (output_map @ torch.bmm(attention.unsqueeze(1), values).mT).squeeze(-1)
         return Level(GLOBAL, output_map, total, attention, places, nodes, values)
 
@@ -215,8 +280,8 @@ class Explainer:
 
     def _scores(self, root: int, nodes: Tensor) -> Tensor:
         """q.k of the root and n nodes (over sqrt(d) for softmax), [H, n], in float64."""
-        query = self._query[:, root, :, None]
-        scores = torch.bmm(select(self._key, nodes), query).squeeze(-1).double()
+        query = self._nodes.query[:, root, :, None]
+        scores = torch.bmm(select(self._nodes.key, nodes), query).squeeze(-1).double()
         return scores / math.sqrt(query.size(1)) if self._softmax else scores
 
     def _weights(
@@ -224,7 +289,7 @@ class Explainer:
     ) -> Tensor:
         """Attention from what arrives [n], the scores [H, n] and powers [H]: -> [H, n]."""
         weights = ops.roots.shares(mass, scores.t(), eps, self._softmax, beta=beta)
-        return weights.t().to(self._value)
+        return weights.t().to(self._nodes.value)
 
 
 def _is_linear(model: STAFormer) -> bool:
@@ -234,7 +299,7 @@ def _is_linear(model: STAFormer) -> bool:
     return alone and isinstance(block.norm, nn.Identity) and block.activation == "none"
 
 
-def _around(model: Any) -> tuple[STAConv, nn.Module]:
+def _around(model: Any) -> tuple[STAConv, Any]:
     """The layer of a model whose parts are told, and what comes after it; or a refusal."""
     if isinstance(model, STAGNN | STAConv):
         return model.conv if isinstance(model, STAGNN) else model, nn.Identity()

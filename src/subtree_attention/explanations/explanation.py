@@ -62,8 +62,9 @@ class Portion(ABC):
         """The share of each node in the weights of each head, [n, H], if there are weights."""
 
     @abstractmethod
-    def contributions(self, cls: int) -> Tensor:
-        """What each node adds to the logit of a class through each head, [n, H], signed."""
+    def contributions(self, cls: int, rather: int | None = None) -> Tensor:
+        """What each node adds to the logit of a class through each head, [n, H], signed; with
+        `rather`, by how much more than to the logit of that class."""
 
     @abstractmethod
     def totals(self, classes: Sequence[int] | None = None) -> Tensor:
@@ -79,6 +80,7 @@ class Portion(ABC):
         by: str = "share",
         cls: int | None = None,
         classes: Sequence[int] | None = None,
+        rather: int | None = None,
     ) -> tuple[list[Source], Rest]:
         """The nodes that matter most, and the others added up.
 
@@ -88,18 +90,19 @@ class Portion(ABC):
                 contribution to the logit of `cls`. Where there is no attention it is always that.
             cls: a class, for `"contribution"`.
             classes: to which contributions are told; by default all.
+            rather: another class, for `"contribution"`: then it is how far a node puts `cls`
+                before that one.
         """
         _check.integer("count", count, 0)
         _check.known("order", by, ORDERS)
-        if cls is not None:
-            self._check_class(cls)
+        self._check_class(cls, rather)
         shares = self.shares
         if by == "share" and shares is not None:
             key = shares.sum(1)
         elif cls is None:
             raise ValueError("contributions are to a class: say which by cls=")
         else:
-            key = self.contributions(cls).sum(1).abs()
+            key = self.contributions(cls, rather).sum(1).abs()
         attention = key.new_zeros(len(key), 0) if shares is None else shares
         chosen = key.topk(min(count, len(key))).indices
         parts, named = self._parts(chosen, classes), attention[chosen]
@@ -112,10 +115,11 @@ class Portion(ABC):
             left, added = torch.zeros_like(left), torch.zeros_like(added)
         return sources, Rest(others, left, added)
 
-    def _check_class(self, cls: int) -> None:
-        if _check.integer("class", cls, 0) >= self.classes:
-            last = self.classes - 1
-            raise ValueError(f"there is no class {cls}: the model has classes 0 to {last}")
+    def _check_class(self, *classes: int | None) -> None:
+        for cls in classes:
+            if cls is not None and _check.integer("class", cls, 0) >= self.classes:
+                last = self.classes - 1
+                raise ValueError(f"there is no class {cls}: the model has classes 0 to {last}")
 
 
 @dataclass(frozen=True)
@@ -165,10 +169,17 @@ class Level(Portion):
         weights = self.attention
         return weights if self.is_mean else divide(weights, weights.sum(0, keepdim=True))
 
-    def contributions(self, cls: int) -> Tensor:
-        """What each node adds to the logit of a class through each head, [n, H], signed."""
-        self._check_class(cls)
-        return self._contributions(self._places, self.output_map[:, [cls]])[..., 0].t()
+    def contributions(self, cls: int, rather: int | None = None) -> Tensor:
+        """What each node adds to the logit of a class through each head, [n, H], signed; with
+        `rather`, by how much more than to the logit of that class."""
+        return self._contributions(self._places, self.map_to(cls, rather))[..., 0].t()
+
+    def map_to(self, cls: int, rather: int | None = None) -> Tensor:
+        """The map from a head's values to the logit of a class, [H, 1, c], or to how far that is
+        before the logit of another."""
+        self._check_class(cls, rather)
+        own = self.output_map[:, [cls]]
+        return own if rather is None else own - self.output_map[:, [rather]]
 
     def totals(self, classes: Sequence[int] | None = None) -> Tensor:
         return self.total if classes is None else self.total[:, [*classes]]
@@ -257,11 +268,15 @@ class Explanation:
         hops = ", ".join(map(str, found))
         raise ValueError(f"there is no hop {_check.said(hop)} to explain: this model reads {hops}")
 
-    def importance(self, cls: int) -> Tensor:
-        """What each node adds to the logit of a class over all hops and heads, [N], signed."""
+    def importance(self, cls: int, rather: int | None = None) -> Tensor:
+        """What each node adds to the logit of a class over all hops and heads, [N], signed.
+
+        With `rather`, what it adds to the difference of two logits: why this class rather than that
+        one. The difference of two sums is a sum too, and as exact.
+        """
         out = self.bias.new_zeros(self.num_nodes)
         for level in self.levels:  # nodes of a level are distinct: no sum in chance order
-            out[level.nodes] += level.contributions(cls).sum(1)
+            out[level.nodes] += level.contributions(cls, rather).sum(1)
         return out
 
     def edges(self, cls: int, rather: int | None = None) -> Flows:
@@ -272,10 +287,7 @@ class Explanation:
         edge has what all walks over it bring. Hop 0 and global attention walk over no edge.
         """
         hops = self.levels[: len(self._reached)]
-        parts = [level.contributions(cls).double().numpy() for level in hops]
-        if rather is not None:
-            others = (level.contributions(rather).double().numpy() for level in hops)
-            parts = [part - other for part, other in zip(parts, others, strict=True)]
+        parts = [level.contributions(cls, rather).double().numpy() for level in hops]
         return flows(self._walks, self._reached, parts)
 
     def walk(self, hop: int, source: int) -> Walk:

@@ -63,6 +63,16 @@ class SparseFeatures:
         """All of it, zeros too: [N, channels]."""
         return self.times(torch.eye(self.size(1), dtype=self.dtype, device=self.device))
 
+    def dense_rows(self, nodes: Tensor) -> Tensor:
+        """Some rows of it, zeros too: [n] -> [n, channels]."""
+        starts, col, weight = self.matrix[:3]
+        first, counts = starts[nodes].long(), starts.diff()[nodes].long()
+        owner = torch.repeat_interleave(counts)
+        ends = counts.cumsum(0)
+        entries = torch.arange(len(owner), device=self.device) + (first - ends + counts)[owner]
+        out = weight.new_zeros(len(nodes), self.shape[1])
+        return out.index_put_((owner, col[entries].long()), weight[entries], accumulate=True)
+
     def dropped(self, share: float) -> SparseFeatures:
         """Without a share of the non-zeros, the others scaled up; `tensor` stays what it was."""
         other = copy(self)
@@ -108,6 +118,11 @@ def as_features(x: Any) -> Features:
     if x.requires_grad:
         raise ValueError("sparse x gets no gradient, since features are data: pass x.detach()")
     return SparseFeatures(x, both=torch.is_grad_enabled())
+
+
+def rows_of(x: Features, nodes: Tensor) -> Tensor:
+    """Some rows of x, dense: [n] -> [n, channels]."""
+    return x.index_select(0, nodes) if isinstance(x, Tensor) else x.dense_rows(nodes)
 
 
 def dropped(x: Features, share: float, training: bool) -> Features:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..graph import Graph
 from ..ops.dropout import drop
 from ..partition import HERE, PartGraph
-from .features import Features, SparseFeatures, as_features
+from .features import Features, SparseFeatures, as_features, rows_of
 from .parts import reset_children
 
 
@@ -118,6 +118,12 @@ class Labelled(SparseFeatures):
         # Rows as those of an embedding: their gradients are added up in one order everywhere.
         rows = F.embedding(self.shown.clamp(min=0), of_class + is_shown)
         return out + torch.where(self.shown[:, None] >= 0, rows, 0.0)
+
+    def dense_rows(self, nodes: Tensor) -> Tensor:
+        shown = self.shown[nodes]
+        there = (shown >= 0).to(self.dtype)[:, None]
+        labels = F.one_hot(shown.clamp(min=0), self.classes) * there
+        return torch.cat([rows_of(self.x, nodes), labels, there], 1)
 
     def dropped(self, share: float) -> Labelled:
         other = copy(self)

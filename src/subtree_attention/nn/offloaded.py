@@ -83,6 +83,11 @@ class OffloadedFeatures(SparseFeatures):
         """All of it: [N, channels]."""
         return torch.cat([block for _, block in self.blocks(self.dtype)])
 
+    def dense_rows(self, nodes: Tensor) -> Tensor:
+        some = self.source[nodes.cpu().numpy() if _is_array(self.source) else nodes.cpu()]
+        some = torch.from_numpy(some) if _is_array(some) else some
+        return some.to(self.device, self.dtype)
+
     def blocks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Rows after rows, on the device; the last block may be shorter."""
         for start in range(0, max(self.shape[0], 1), self.rows):
