@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/mkdocs build --strict
 	$(BIN)/python -m pytest -q -n 2 --durations=15
 
 # The same tests as in 'make test', with many more random tables and run folders.
@@ -31,7 +31,7 @@ faults: $(VENV)/.installed-dev
 	  tests/datasets/tables tests/ops/test_extremes.py
 
 docs: $(VENV)/.installed-dev
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/mkdocs build --strict
 	@echo "written to build/site: open build/site/index.html"
 
 clean:

@@ -7,7 +7,8 @@ from typing import Any
 from griffe import Extension, Object
 
 MATHS = re.compile(r"^\.\. math::\n((?:[ \t]+.*\n?|\n)+)", flags=re.MULTILINE)
-ROLE = re.compile(r":(?:class|func|meth|math):(`[^`]+`)")
+ROLE = re.compile(r":(?:class|func|meth|attr):(`[^`]+`)")
+INLINE = re.compile(r":math:`([^`]+)`")
 LINK = re.compile(r"`(?P<text>[^`<]+?)\s*<(?P<url>https?://[^>]+)>`_")
 
 
@@ -20,11 +21,12 @@ class Markdown(Extension):
 
 
 def markdown(text: str) -> str:
-    """`:class:` and `:math:` as code, links as links, formulas as blocks."""
+    """`:class:` and the like as code, links as links, formulas as docs/formulas.py knows them."""
     text = LINK.sub(lambda found: f"[{' '.join(found['text'].split())}]({found['url']})", text)
+    text = INLINE.sub(lambda found: f"${' '.join(found[1].split())}$", text)
     return MATHS.sub(_block, ROLE.sub(r"\1", text))
 
 
 def _block(found: re.Match[str]) -> str:
     body = textwrap.dedent(found[1]).strip("\n")
-    return f"```latex\n{body}\n```\n\n"
+    return f"```math\n{body}\n```\n\n"

@@ -1,6 +1,7 @@
 """Fixtures that every part of the tests shares."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def mirror() -> Path:
         return Path(path)
     reason = f"needs the mirror of the benchmark graphs: STA_MIRROR={path or 'is not set'}"
     if os.environ.get("STA_REQUIRE_MIRROR") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser; where `STA_REQUIRE_BROWSER=1` is set, a missing one is a failure."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path:
+        return path
+    reason = "needs the browser 'chromium', which is not installed"
+    if os.environ.get("STA_REQUIRE_BROWSER") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
 

@@ -1,28 +1,47 @@
-"""The site: it builds strictly, fetches nothing from elsewhere, and its links follow the files."""
+"""The site: it builds strictly, fetches nothing from elsewhere, and its links follow the files.
 
+Formulas are drawn, and no page is wider than a phone.
+"""
+
+import html
 import importlib.util
 import logging
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
 import subtree_attention as sta
 from tests.docs.snippets import ROOT
 
-pytest.importorskip("mkdocs", reason='needs mkdocs: pip install ".[docs]"')
+PluginError = pytest.importorskip(
+    "mkdocs.exceptions", reason='needs mkdocs: pip install ".[docs]"'
+).PluginError
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", out]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", out]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
+
+
+@pytest.fixture(scope="module")
+def phones(chromium: str) -> Iterator[Callable[[str], Any]]:
+    """A page of the size of a phone, by the colours that its owner likes."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        size = {"width": 390, "height": 844}
+        yield lambda mode: browser.new_page(viewport=size, color_scheme=mode)
+        browser.close()
 
 
 def module(name: str) -> ModuleType:
@@ -97,5 +116,53 @@ def test_a_link_to_nothing_is_a_warning(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_docstrings_become_markdown() -> None:
     text = 'A :class:`Graph` of `"A paper"\n<https://a.b/c>`_.\n\n.. math::\n    a\n    b\n\nMore.'
-    expected = 'A `Graph` of ["A paper"](https://a.b/c).\n\n```latex\na\nb\n```\n\nMore.'
+    expected = 'A `Graph` of ["A paper"](https://a.b/c).\n\n```math\na\nb\n```\n\nMore.'
     assert module("docstrings").markdown(text) == expected
+    assert module("docstrings").markdown(":math:`W_O\n x`") == "$W_O x$"
+
+
+def test_formulas_are_drawn(site: Path) -> None:
+    for page in ("maths", "api", "scale", "sampling", "deep"):
+        assert "</math>" in (site / f"{page}.html").read_text()
+    for page in site.rglob("*.html"):
+        shown = re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+        assert not re.findall(r"\\[a-zA-Z]+|\$\$|arithmatex", shown), page.name
+
+
+@pytest.mark.parametrize("tex", [r"\nosuchcommand x", r"\frac{a}{", r"a & b", r"\left( x"])
+def test_a_formula_that_cannot_be_drawn_fails_the_build(tex: str) -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="maths.md"))
+    content = f'<span class="arithmatex">\\({html.escape(tex)}\\)</span>'
+    with pytest.raises(PluginError, match=r"maths\.md: .*formula") as refused:
+        module("formulas").on_page_content(content, page, None, None)
+    assert tex in str(refused.value)
+
+
+WIDER = """async () => {
+  await document.fonts.ready
+  const frame = () => new Promise((done) => requestAnimationFrame(done))
+  await frame()
+  await frame()  // what watches sizes is told between the two
+  const width = document.documentElement.clientWidth
+  const boxes = [...document.querySelectorAll(".wide, .highlight > pre")]
+  return {
+    sideways: document.documentElement.scrollWidth > width,
+    scrolling: boxes.filter((box) => box.scrollWidth > box.clientWidth).length,
+    reached: boxes.filter((box) => box.tabIndex === 0 && box.ariaLabel).length,
+  }
+}"""
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_no_page_is_wider_than_a_phone(site: Path, phones, mode: str) -> None:
+    """What is wide scrolls in a box of its own, which the keyboard reaches and a name announces."""
+    page, some = phones(mode), 0
+    files = site.rglob("*.html") if mode == "light" else [site / "performance.html"]
+    for file in files:
+        page.goto(file.as_uri())
+        found = page.evaluate(WIDER)
+        assert not found["sideways"], file
+        assert found["reached"] == found["scrolling"], file
+        some += found["scrolling"]
+    assert some > 3
+    assert page.evaluate("document.documentElement.dataset.bsTheme") == mode

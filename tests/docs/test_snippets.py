@@ -19,7 +19,7 @@ from tests.docs.snippets import (
 )
 
 Outcome = tuple[int, str, str]
-TEXT = {"text", "latex", "csv"}
+TEXT = {"text", "math", "csv"}
 """Languages that nothing could run."""
 PARSED_ONLY = {
     "docs/beyond.md": 3,

@@ -1,7 +1,5 @@
 """A run on tables with odd ids and hostile texts, its views, and the page in a real browser."""
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,15 +40,3 @@ def url(views: Views) -> Iterator[str]:
     """A server that runs as long as the tests."""
     with listen(0) as listening, serving(server(views, listening), listening):
         yield f"{address(listening)}/"
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """The browser; where `STA_REQUIRE_BROWSER=1` is set, a missing one is a failure."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path:
-        return path
-    reason = "needs the browser 'chromium', which is not installed"
-    if os.environ.get("STA_REQUIRE_BROWSER") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)

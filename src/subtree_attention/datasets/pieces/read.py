@@ -54,8 +54,9 @@ def read_piece(
         nodes: a folder or a pattern of parts, or one file: Parquet, CSV or JSON lines. Ranks read
             whole parts; of fewer Parquet files than ranks, rows.
         edges: likewise.
-        target, id, source, dest, weight, features, leave_out, directed, split_column, unknown_ends,
-            task: as in `from_tables`.
+        target, id, source, dest, weight, features, leave_out, directed, split_column: as in
+            `from_tables`.
+        unknown_ends, task: as in `from_tables`.
         group: processes that talk by tensors on the CPU (gloo); by default the group of all.
     """
     tables = _check.path("nodes", nodes), _check.path("edges", edges)
