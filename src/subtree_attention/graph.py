@@ -467,9 +467,9 @@ class Graph:
             is_gone[gone] = True
             kept &= ~(is_gone[col] | is_gone[self._receive.rows()])
         for source, target in edges:
-            found = self.edges_between(source, target)
-            if not len(found) or bool((order[found] == self._given).all()):
+            if not self.has_edge(source, target):
                 raise ValueError(f"there is no edge from {source} to {target}")
+            found = self._between(source, target)
             kept[found] = False
             if source == target and self.self_loops and source not in gone:
                 loop = found[:1]
@@ -486,7 +486,13 @@ class Graph:
         part._make_what_compilers_ask()
         return part
 
-    def edges_between(self, source: int, target: int) -> Tensor:
+    def has_edge(self, source: int, target: int) -> bool:
+        """Whether there is an edge from one node to another; loops that were added do not count."""
+        found = self._between(source, target)
+        given = found if self._order is None else found[self._order[found] < self._given]
+        return len(given) > 0
+
+    def _between(self, source: int, target: int) -> Tensor:
         """Where the edges from one node to another stand in :attr:`edge_index`, [n]."""
         source, target = (_check.index("node", end, self.num_nodes) for end in (source, target))
         first, last = self._receive.rowptr[target : target + 2].tolist()

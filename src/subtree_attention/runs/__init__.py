@@ -6,6 +6,7 @@ from .links import LinkPredictions, predict_links
 from .predicted import Predicted
 from .predictions import Predictions, predict
 from .saved import SavedRun, Scores, evaluate, open, open_all
+from .what_if import WhatIf
 
 __all__ = [
     "Answering",
@@ -16,6 +17,7 @@ __all__ = [
     "SavedRun",
     "Scores",
     "UnknownNode",
+    "WhatIf",
     "evaluate",
     "open",
     "open_all",

@@ -8,6 +8,7 @@ run.logits, run.probabilities          # [N, C]
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -38,6 +39,7 @@ from .environment import choose_device
 from .folder import Epoch, RunResult
 from .portfolio import Portfolio
 from .portfolio import read as read_portfolio
+from .what_if import WhatIf, what_if
 
 Folder = str | os.PathLike[str]
 REMEDY = "take it from a copy, or delete the folder of that run and go on with sta train --resume"
@@ -211,6 +213,26 @@ class SavedRun:
         if self.corrects:
             more["beside"] = {CORRECTION: torch.from_numpy(self.logits - self.outputs)}
         return explainer_of(self.model, features.to(self.device), self.graph, **more)
+
+    def what_if(
+        self,
+        node: str,
+        without: Iterable[str] = (),
+        cut: Iterable[tuple[str, str]] = (),
+        values: Mapping[str, Any] | None = None,
+        words: Iterable[tuple[str, str]] = (),
+    ) -> WhatIf:
+        """What is said of a node if something around it were otherwise; only it is asked again.
+
+        Args:
+            node: its id.
+            without: ids of nodes that are left out, with all of their edges.
+            cut: edges (id, id) that are left out: in both directions, unless the graph is directed.
+            values: other values of its own columns, by name, None for a missing one. A feature
+                that came in a matrix is called by its number, "12".
+            words: (column, word) that are left out of its own texts, tags or categories.
+        """
+        return what_if(self, node, without, cut, values, words)
 
     @property
     def temperature(self) -> float:
