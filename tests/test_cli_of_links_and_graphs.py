@@ -77,7 +77,7 @@ def test_links_from_tables_to_suggestions(run, refused, tmp_path: Path) -> None:
     )
 
     run("report", "run")
-    page = Path("report.html").read_text()
+    page = Path("run/report.html").read_text()
     assert "70% of the links for training" in page
     assert "a pair is scored by an MLP" in page
     assert "test pairs are wrong" in page or "test pairs are right" in page
@@ -163,7 +163,7 @@ def test_graphs_from_tables_to_new_ones(run, refused) -> None:
     assert "--hops is for nodes" in refused("explain", "run", "m2", "--hops", "1")
 
     run("report", "run")
-    page = Path("report.html").read_text()
+    page = Path("run/report.html").read_text()
     assert "40 graphs (40 with a label) of" in page
     assert "a graph is the maximum of its nodes" in page
     assert "Test graphs by true class" in page
@@ -184,7 +184,7 @@ def test_numbers_of_graphs(run) -> None:
     assert rows("predictions.csv")[1].keys() == {"id", "prediction", "known", "low", "high"}
     assert "adds to size" in run("explain", "run", "m3")
     run("report", "run")
-    assert "a number of each graph" in Path("report.html").read_text()
+    assert "a number of each graph" in Path("run/report.html").read_text()
 
 
 def test_what_does_not_go_together_is_refused(refused) -> None:

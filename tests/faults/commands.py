@@ -82,9 +82,7 @@ COMMANDS = {
         sta("predict out --device cpu --out predictions.csv"), train(ALONE), checked=False
     ),
     "evaluate": Command(sta("evaluate out --device cpu"), train(ALONE), checked=False),
-    "report": Command(
-        sta("report out --device cpu --out report.html"), train(ALONE), checked=False
-    ),
+    "report": Command(sta("report out --device cpu"), train(ALONE), checked=False),
     "check --accept": Command(sta("check out --accept"), train(ALONE)),
     "experiments' queue": Command(queue),
 }

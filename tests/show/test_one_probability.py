@@ -105,7 +105,7 @@ def test_one_node_has_one_probability(
 def written_report(folder: Path, run_sta: Callable, tmp_path: Path) -> str:
     """The text of the report, without its tags."""
     assert run_sta("report", str(folder), "--device", "cpu")[0] == 0
-    page = (tmp_path / "report.html").read_text()
+    page = (folder / "report.html").read_text()
     return unescape(re.sub(r"</?(bdi|p|div)[^>]*>", "", page))
 
 

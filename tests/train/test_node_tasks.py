@@ -225,10 +225,8 @@ def test_an_explanation_adds_up_on_the_scale_that_is_told(trained: Path) -> None
         assert told["probability"] == pytest.approx([share], rel=1e-5)
 
 
-def test_a_report_shows_what_fits_the_task(trained: Path, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    report.write(report.gather(trained), page)
-    text = page.read_text()
+def test_a_report_shows_what_fits_the_task(trained: Path) -> None:
+    text = report.render(report.gather(trained))
     assert "What is taken for what" not in text
     if sta.open(trained).task.kind == "number":
         assert "Predicted against true" in text

@@ -367,7 +367,10 @@ def explain(
 def report(
     run: RunFolder,
     *,
-    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help=r"HTML file to write. \[default: report.html in the run folder]"),
+    ] = None,
     force: Force = False,
     device: Device = "auto",
 ) -> None:
@@ -375,9 +378,12 @@ def report(
 
     The page has the settings in words, the scores of all runs, training curves, the confusion
     matrix, calibration, hop weights and gates, what was done with each column of your own tables,
-    and the mistakes that the model is most sure of, with the nodes that led to them. Numbers have a
-    scatter of predicted and true ones in place of the matrix, labels a table of each; links have
-    neither. It needs no network and no scripts. Nothing is trained.
+    and the mistakes that the model is most sure of, each with its subtree and the nodes that led to
+    it. Numbers have a scatter of predicted and true ones in place of the matrix, labels a table of
+    each; links have neither. It needs no network and no scripts. Nothing is trained.
+
+    It is the run's own report.html, and written anew each time; --out writes it elsewhere, and over
+    another file only with --force.
 
     \b
     [bold]Examples[/bold]
@@ -386,9 +392,10 @@ def report(
     """
     from ..show import report as page
 
-    page.check_target(out, force)
-    page.write(page.gather(run, device=device), out, force)
-    say(f"report of {run} written to {out}")
+    target = out or run / "report.html"
+    page.check_target(target, force, page.REPORT if out is None else None)
+    page.write(page.render(page.gather(run, device=device)), target)
+    say(f"report of {run} written to {target}")
 
 
 @command()

@@ -7,6 +7,7 @@
     OUT/portfolio/NAME/     the run of one of them, as long as it may win
     OUT/references.json     only where it was asked for: what others reach on the split of run 0
     OUT/summary.json        mean and std over runs; there when all runs are done
+    OUT/report.html         only where 'sta report' wrote it: for people, and in no list
     OUT/SHA256SUMS          of the other files, but for the graph, which has a checksum of its own
     OUT/run-0/metrics.jsonl        a line per epoch
     OUT/run-0/summary.json         the run's result

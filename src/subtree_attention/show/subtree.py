@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from ..explanations.explanation import Explanation, Level
+from ..runs import SavedRun
+from .explanation import brief
 
 NODES = 60
-"""Nodes that are drawn, in all levels together."""
+"""Nodes that are drawn on the page, in all levels together."""
 
 SOURCES = 10
 """Nodes in the list of sources."""
@@ -63,10 +65,11 @@ class Part(NamedTuple):
         return cls(level, level.nodes, shares, added)
 
 
-def take_apart(explanation: Explanation, choice: Choice) -> dict[str, Any]:
-    """The levels, the nodes to draw and the parts of the logit. Nodes are numbers."""
+def take_apart(explanation: Explanation, choice: Choice, most: int = NODES) -> dict[str, Any]:
+    """The levels, the nodes to draw, at most so many, and the parts of the logit. Nodes are
+    numbers."""
     parts = [Part.of(level, choice) for level in explanation.levels if choice.shows(level)]
-    counts = share_out([len(part.nodes) for part in parts], NODES)
+    counts = share_out([len(part.nodes) for part in parts], most)
     drawn = [_drawn(*pair, choice) for pair in zip(parts, counts, strict=True)]
     nodes = [node for chosen, _ in drawn for node in chosen]
     rests = {part.level.hop: rest for part, (_, rest) in zip(parts, drawn, strict=True)}
@@ -82,6 +85,15 @@ def take_apart(explanation: Explanation, choice: Choice) -> dict[str, Any]:
         for level in explanation.levels
     ]
     return {"levels": levels, "nodes": nodes, "parts": _sum(explanation, parts, choice)}
+
+
+def of_run(run: SavedRun, explanation: Explanation, choice: Choice, most: int) -> dict[str, Any]:
+    """The same with what is known of each node: see `brief`."""
+    apart = take_apart(explanation, choice, most)
+    for node in apart["nodes"]:
+        told = brief(run, node.pop("node"))
+        node |= {"id": told.pop("node"), **told}
+    return apart
 
 
 def share_out(sizes: list[int], total: int) -> list[int]:

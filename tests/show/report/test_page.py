@@ -89,7 +89,7 @@ def test_the_page_needs_nothing_but_itself(page: Page) -> None:
         assert tag not in {"link", "img", "iframe", "object", "base", "form"}
         assert not {"src", "href", "srcset", "data", "action"} & attributes.keys(), tag
     policy = [a["content"] for t, a in page.tags if a.get("http-equiv")]
-    assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert policy == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
 
 
 def test_scores_are_those_of_evaluate(own: Path) -> None:
@@ -130,7 +130,7 @@ def test_it_is_about_the_run_with_the_best_validation_score(
 def test_curves_have_every_epoch_and_mark_the_best(own: Path, tmp_path: Path) -> None:
     folder = with_summary(own, tmp_path / "copy", 0, val=2.0, best_epoch=5)
     found = gather(folder, device="cpu")
-    charts = re.findall("<svg.*?</svg>", render(found), flags=re.DOTALL)
+    charts = re.findall('<svg class="chart".*?</svg>', render(found), flags=re.DOTALL)
     epochs, best = found.run.curves, found.run.result.best_epoch
     assert len(charts) == 4
     for drawn, count in zip(charts, (1, 3), strict=False):
@@ -237,23 +237,90 @@ def test_a_graph_of_the_registry(digits: Path) -> None:
 def test_many_classes_are_listed_as_pairs(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subtree_attention.show.report.page.CLASSES_SHOWN", 9)
     found = gather(digits, device="cpu")
-    assert "these pairs are mixed up most often" in Page(render(found)).text
+    text = Page(render(found)).text
+    assert "these pairs are mixed up most often" in text
+    assert "by true class (rows)" not in text
+    monkeypatch.setattr("subtree_attention.show.report.page.CLASSES_SHOWN", 30)
+    assert "these pairs" not in Page(render(found)).text
+    monkeypatch.setattr("subtree_attention.show.report.page.CLASSES_ON_A_PHONE", 9)
+    text = Page(render(found)).text  # the matrix, and on a phone the pairs
+    assert "these pairs are mixed up most often" in text
+    assert "by true class (rows)" in text
 
 
-def test_the_command(run_sta: Callable[..., Outcome], own: Path, tmp_path: Path) -> None:
-    code, out, err = run_sta("report", str(own))
+def test_the_command_writes_the_runs_own_report(
+    run_sta: Callable[..., Outcome], own: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(own, folder)
+    code, out, err = run_sta("report", str(folder))
     assert code == 0, err
-    assert "written to report.html" in out
-    first = (tmp_path / "report.html").read_bytes()
+    report = folder / "report.html"
+    assert f"written to {report}" in " ".join(out.split()).replace("/ ", "/")
+    first = report.read_bytes()
     assert first.startswith(b"<!doctype html>")
-    code, _, err = run_sta("report", str(own))
-    assert (code, err.strip()) == (
-        2,
-        "error: report.html is there already: --force writes over it",
-    )
-    assert run_sta("report", str(own), "--force")[0] == 0
-    assert (tmp_path / "report.html").read_bytes() == first
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert run_sta("report", str(folder))[0] == 0  # anew, unasked: it is the run's own
+    assert report.read_bytes() == first
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    code, out, _ = run_sta("check", str(folder))  # of no list, and nothing is wrong with it
+    assert (code, "0 wrong" in out) == (0, True)
+    assert run_sta("check", str(folder), "--accept")[0] == 0
+    assert "report.html" not in (folder / "SHA256SUMS").read_text()
+    assert [run.result.run for run in sta.runs.open_all(folder)] == [0, 1]
+
+
+def test_files_of_others_are_not_written_over(
+    run_sta: Callable[..., Outcome], own: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(own, folder)
+    (folder / "report.html").write_text("<p>my own notes")
+    elsewhere = tmp_path / "elsewhere.html"
+    assert run_sta("report", str(folder), "--out", "elsewhere.html")[0] == 0
+    written = elsewhere.read_bytes()
+    for out in ([], ["--out", "elsewhere.html"]):
+        code, _, err = run_sta("report", str(folder), *out)
+        assert (code, "is there already: --force writes over it" in " ".join(err.split())) == (
+            2,
+            True,
+        )
+    assert (folder / "report.html").read_text() == "<p>my own notes"
+    assert run_sta("report", str(folder), "--force")[0] == 0
+    assert (folder / "report.html").read_bytes() == written
+
+
+def test_what_is_listed_of_an_error_adds_up(own: Path) -> None:
+    found = gather(own, device="cpu")
+    page = Page(render(found))
+    for mistake in found.mistakes:
+        node = found.run.dataset.find(mistake["node"])
+        parts = [source["adds"] for source in mistake["sources"]] + [*mistake["parts"].values()]
+        assert sum(parts) == pytest.approx(mistake["sum"], abs=1e-4)
+        cls = found.run.dataset.find_class(mistake["predicted"])
+        assert mistake["sum"] == pytest.approx(found.run.logits[node, cls], abs=1e-4)
+        why = found.run.explainer(node)
+        reached = {int(at) for level in why.levels for at in level.nodes}
+        assert mistake["others"] == len(reached) - len(mistake["sources"])
+        if mistake["others"]:
+            assert f"{mistake['others']} other node" in page.text
+
+
+def test_bins_have_their_counts(own: Path) -> None:
+    found = gather(own, device="cpu")
+    text, tested = Page(render(found)).text, int(found.run.split.test.sum())
+    assert sum(one.nodes for one in found.bins[1]) == tested
+    for one in found.bins[1]:
+        assert f"{100 * one.confidence:.1f} {100 * one.accuracy:.1f} {one.nodes}" in text
+
+
+def test_every_listed_error_has_its_subtree(own: Path) -> None:
+    found = gather(own, device="cpu")
+    text = render(found)
+    assert text.count('aria-label="the subtree of') == len(found.mistakes)
+    for mistake in found.mistakes:
+        drawn = mistake["subtree"]["nodes"]
+        assert drawn[0]["id"] == mistake["node"]
+        assert len(drawn) <= 26
 
 
 @pytest.mark.parametrize(

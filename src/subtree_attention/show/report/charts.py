@@ -20,13 +20,14 @@ Point = tuple[float, float]
 @dataclass(frozen=True)
 class Line:
     """A named line; `color` is a CSS variable of the page, `dots` marks its points, which are not
-    joined unless `joined`."""
+    joined unless `joined`; `sizes` are the areas of the dots, from 0 to 1."""
 
     name: str
     color: str
     points: Sequence[Point]
     dots: bool = False
     joined: bool = True
+    sizes: Sequence[float] | None = None
 
 
 def chart(
@@ -71,9 +72,14 @@ def chart(
             parts.append(_tag("polyline", title, style=f"stroke: {color}", points=path))
         if line.dots or len(places) == 1:  # a line of one point would not be seen
             style = f"fill: {color}" + "; opacity: 0.5" * (not line.joined)
-            size = 3.5 if line.joined else 2.5
-            parts += [_tag("circle", style=style, cx=x, cy=y, r=size) for x, y in places]
-    frame = {"viewBox": f"0 0 {WIDTH} {HEIGHT}", "role": "img", "aria-label": label}
+            sizes = line.sizes and [1.5 + 5 * math.sqrt(area) for area in line.sizes]
+            radii = sizes or [3.5 if line.joined else 2.5] * len(places)
+            parts += [
+                _tag("circle", style=style, cx=x, cy=y, r=round(radius, 1))
+                for (x, y), radius in zip(places, radii, strict=True)
+            ]
+    frame = {"class": "chart", "viewBox": f"0 0 {WIDTH} {HEIGHT}"}
+    frame |= {"role": "img", "aria-label": label}
     return _tag("svg", Markup("").join(parts), **frame)
 
 

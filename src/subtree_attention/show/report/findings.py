@@ -12,21 +12,26 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...explanations import Explanation
 from ...io import FileError
 from ...nn import STAGNN, STAConv, unwrapped
 from ...references import Comparison
 from ...runs import SavedRun, open_all
 from ...runs.folder import METRICS, RunResult
 from ...runs.saved import best, score
-from ...tasks.answers import OfLabels, OfNumbers
+from ...tasks.answers import OfClasses, OfLabels, OfNumbers
 from ...tasks.calibration import Bin
 from ...tasks.quality import AnyQuality
-from .. import graphs
-from ..explanation import brief, describe, output
+from .. import graphs, subtree
+from ..explanation import Output, brief, describe, output
+from ..subtree import Choice
+from ..text import counted
 
 MISTAKES = 10
 SOURCES = 5
 """Nodes that are named for each mistake."""
+HOPS, DRAWN = 3, 26
+"""Levels and nodes that are drawn for each mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +55,11 @@ class Findings:
         gates: [K + 1, H], where heads are gated.
         powers: [K, H], of the denominators at hops 1 .. K, where they are learned.
         mistakes: those that the model is most sure of, or numbers that are farthest off, see
-            `brief`; "sources" are the nodes that spoke most for its answer and what each "adds" to
-            the logit of the predicted class, of a wrong label, or to the number; None if the model
-            is none that can be explained. "output" is what that is called.
+            `brief`; "output" is what is explained: the logit of the predicted class, of a wrong
+            label, or the number. "sources" are the nodes that spoke most for it and what each
+            "adds", "others" how many more there are; None if the model is none that can be
+            explained. Of a node, "sum" is the output, and "parts" is by name what besides the
+            sources adds up to it; "subtree" is drawn, see `subtree.of_run`.
         wrong: how many there are in all.
     """
 
@@ -130,36 +137,54 @@ def _learned(part: nn.Module, ask: Callable[[], torch.Tensor | None]) -> np.ndar
 def _mistakes(units: list[int], run: SavedRun) -> list[dict[str, Any]]:
     if run.task.unit == "graph":
         return [_graph(unit, run) for unit in units]
-    explain = run.explainer if units and isinstance(unwrapped(run.model), STAGNN) else None
-    return [
-        {
-            **brief(run, unit),
-            "output": output(run, unit).name,
-            "sources": explain and _sources(unit, run, explain),
-        }
-        for unit in units
-    ]
+    if not units or not isinstance(unwrapped(run.model), STAGNN):
+        return [{**brief(run, unit), "output": "", "sources": None} for unit in units]
+    return [_node(unit, run) for unit in units]
 
 
 def _graph(unit: int, run: SavedRun) -> dict[str, Any]:
     """A graph, and the nodes without which its output would change most, either way."""
     told = graphs.of_run(run, run.unit_ids[unit], top=SOURCES)
     nodes = [{**source, "own": False, "label": "", "split": None} for source in told["sources"]]
-    return {**brief(run, unit), "output": told["class"], "sources": nodes}
+    more = {"output": told["class"], "sources": nodes, "others": told["rest"]}
+    return {**brief(run, unit), **more}
 
 
-def _sources(node: int, run: SavedRun, explain: Any) -> list[dict[str, Any]]:
-    """The nodes that led most to what is wrong: of a label that is missed, or a number that is too
-    low, those that took away most."""
-    about = output(run, node)
-    sign = _direction(run, node, about.index)
-    added = sign * about.scale * explain(node).importance(about.index)
-    first = added.topk(min(SOURCES, len(added)))
-    return [
-        {**describe(run, source), "own": source == node, "adds": sign * value}
-        for source, value in zip(first.indices.tolist(), first.values.tolist(), strict=True)
-        if value > 0
-    ]
+def _node(node: int, run: SavedRun) -> dict[str, Any]:
+    """A node, and those that led most to what is wrong: of a label that is missed, or a number that
+    is too low, those that took away most."""
+    explanation, about = run.explainer(node), output(run, node)
+    sign, scale = _direction(run, node, about.index), about.scale
+    added = scale * explanation.importance(about.index).double()
+    reached = torch.cat([level.nodes for level in explanation.levels]).unique()
+    first = (sign * added).topk(min(SOURCES, len(reached)))
+    named = first.indices[first.values > 0]
+    others = len(reached) - len(named)
+    parts = {f"{counted(others, 'other node')}": float(added.sum() - added[named].sum())}
+    parts |= {name: scale * float(add[about.index]) for name, add in explanation.beside.items()}
+    parts["bias"] = scale * float(explanation.bias[about.index]) + about.center
+    return {
+        **brief(run, node),
+        "output": about.name,
+        "sources": [
+            {**describe(run, source), "own": source == node, "adds": float(added[source])}
+            for source in named.tolist()
+        ],
+        "others": others,
+        "parts": parts if others else {name: parts[name] for name in list(parts)[1:]},
+        "sum": scale * float(explanation.logits[about.index]) + about.center,
+        "subtree": _subtree(run, explanation, about),
+    }
+
+
+def _subtree(run: SavedRun, explanation: Explanation, about: Output) -> dict[str, Any]:
+    """What is drawn: classes by attention, else what is added, on the scale of the output."""
+    by = "attention" if isinstance(run.answers, OfClasses) else "contribution"
+    told = subtree.of_run(run, explanation, Choice(HOPS, None, by, about.index), DRAWN)
+    rests = (level["rest"] for level in told["levels"])
+    for part in (*told["nodes"], *filter(None, rests)):
+        part["contribution"] *= about.scale
+    return {**told, "by": by}
 
 
 def _direction(run: SavedRun, node: int, index: int) -> int:

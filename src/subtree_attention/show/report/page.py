@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from ...tasks.calibration import Intervals
 from ...tasks.deciding import rejections
 from ...tasks.quality import AnyQuality, LabelQuality, Quality, most_confused
 from .. import portfolio
+from ..colours import sheet
 from ..confusion import shares
 from ..decided import choices
 from ..references import OURS, left_out, verdict
+from ..subtree_svg import subtree_svg
 from ..text import (
     calibrated_by,
     intervals_in_words,
@@ -33,7 +36,10 @@ from . import words
 from .charts import Line, chart, spread
 from .findings import Findings
 
+REPORT = "subtree-attention: report"
+"""The mark of a report."""
 CLASSES_SHOWN = 30
+CLASSES_ON_A_PHONE = 12
 """Classes up to which the confusion matrix is a table; of more, the worst pairs are listed."""
 PAIRS_SHOWN = 20
 COLUMNS_SHOWN = 200
@@ -42,19 +48,29 @@ DOTS = 1000
 """Nodes that are drawn: so many are enough to see where they lie."""
 
 
-def check_target(path: Path, force: bool) -> None:
-    """Refuse a file that cannot or must not be written, before any work is done."""
-    io.check_target(path, (".html", ".htm"), "a report is", force)
+def check_target(path: Path, force: bool, mark: str | None = None) -> None:
+    """Refuse a file that cannot or must not be written, before any work is done; a page with this
+    mark may be written anew."""
+    anew = mark is not None and has_mark(path, mark)
+    io.check_target(path, (".html", ".htm"), "a report is", force or anew)
 
 
-def write(findings: Findings, path: Path, force: bool = False) -> None:
-    """Write the page, all or nothing."""
-    check_target(path, force)
-    io.write_bytes(path, render(findings).encode())
+def has_mark(path: Path, mark: str) -> bool:
+    """Whether a file is a page of ours of this kind."""
+    try:
+        with io.open_regular(path) as file:
+            return f'name="generator" content="{mark}"'.encode() in file.read(1000)
+    except (OSError, io.FileError):
+        return False
 
 
-def render(findings: Findings) -> str:
-    """The page."""
+def write(page: str, path: Path) -> None:
+    """Write a page, all or nothing."""
+    io.write_bytes(path, page.encode())
+
+
+def rendered(template: str, mark: str, **told: Any) -> str:
+    """A page of one file; the mark says that it is ours, and of what kind."""
     environment = Environment(
         loader=PackageLoader("subtree_attention", "show/report"),
         autoescape=True,
@@ -64,11 +80,19 @@ def render(findings: Findings) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "signed": signed, "thousands": "{:,}".format}
+    environment.globals |= {"version": __version__, "colours": Markup(sheet())}
+    return environment.get_template(template).render(told, mark=mark)
+
+
+def render(findings: Findings) -> str:
+    """The page."""
     run, metric = findings.run, findings.run.task.metric
     told = {name: run.environment.get(name) for name in ("time", "command", "device", "commit")}
     origin = [(name.capitalize(), value) for name, value in told.items() if value]
-    return environment.get_template("template.html").render(
-        found=findings,
+    return rendered(
+        "report.html",
+        REPORT,
+        found=replace(findings, mistakes=[_drawn(mistake, run) for mistake in findings.mistakes]),
         run=run,
         best=run.result,
         words=[*words.describe(run.config, run.dataset), *_labels_seen(run), *origin],
@@ -82,6 +106,11 @@ def render(findings: Findings) -> str:
         unit=run.task.unit,
         trust=_trust(run),
         reliability=_reliability(findings) if findings.bins else None,
+        answers=f"{run.task.unit}s" if run.task.kind == "class" else "labels",
+        bins=[
+            (percent(one.confidence, 1), percent(one.accuracy, 1), f"{one.nodes:,}")
+            for one in (findings.bins[1] if findings.bins else ())
+        ],
         confusion=_confusion(findings.quality, run.task.names(run.dataset)),
         labels=_labels(findings.quality, run.task.names(run.dataset)),
         scatter=_scatter(findings),
@@ -92,8 +121,17 @@ def render(findings: Findings) -> str:
             (line.name, line.kind, f"{line.width:,}", f"{line.missing:,}", line.note)
             for line in (run.dataset.notes.columns[:COLUMNS_SHOWN] if run.dataset.notes else ())
         ],
-        version=__version__,
     )
+
+
+def _drawn(mistake: dict[str, Any], run: SavedRun) -> dict[str, Any]:
+    """With its picture, if there is one."""
+    told = mistake.get("subtree")
+    if told is None:
+        return mistake
+    classes = run.dataset.classes if isinstance(run.answers, OfClasses) else ()
+    label = f"the subtree of {mistake['node']}"
+    return {**mistake, "drawn": subtree_svg(told, classes=classes, by=told["by"], label=label)}
 
 
 def _visible(value: Any) -> Any:
@@ -202,10 +240,14 @@ def _confusion(quality: AnyQuality, classes: Sequence[str]) -> dict[str, Any] | 
     if not isinstance(quality, Quality):
         return None
     counts = quality.confusion
-    if len(classes) > CLASSES_SHOWN:
+    told: dict[str, Any] = {}
+    if len(classes) <= CLASSES_SHOWN:
+        headings = ("true \\ predicted", *classes)
+        told["matrix"] = _heat(headings, classes, counts, shares(counts), ",d")
+    if len(classes) > min(CLASSES_SHOWN, CLASSES_ON_A_PHONE):
         worst = most_confused(counts, PAIRS_SHOWN)
-        return {"pairs": [(classes[i], classes[j], f"{nodes:,}") for i, j, nodes in worst]}
-    return _heat(("true \\ predicted", *classes), classes, counts, shares(counts), ",d")
+        told["pairs"] = [(classes[i], classes[j], f"{nodes:,}") for i, j, nodes in worst]
+    return told
 
 
 def _levels(findings: Findings) -> list[dict[str, Any]]:
@@ -279,8 +321,15 @@ def _rejection(run: SavedRun) -> Markup | None:
 
 
 def _reliability(findings: Findings) -> Markup:
+    most = max(b.nodes for bins in findings.bins for b in bins)
     lines = [
-        Line(name, f"--{name}", [(100 * b.confidence, 100 * b.accuracy) for b in bins], dots=True)
+        Line(
+            name,
+            f"--{name}",
+            [(100 * b.confidence, 100 * b.accuracy) for b in bins],
+            dots=True,
+            sizes=[b.nodes / most for b in bins],
+        )
         for name, bins in zip(("before", "after"), findings.bins, strict=True)
     ]
     label = "accuracy by confidence, before and after calibration"
