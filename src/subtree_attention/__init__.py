@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from .runs import predict_links as predict_links
     from .train.candidates import Candidate as Candidate
     from .train.fit import fit as fit
+    from .train.logs import Log as Log
+    from .train.logs import LoggedRun as LoggedRun
     from .train.portfolio import fit_portfolio as fit_portfolio
     from .train.recipes import recipe as recipe
 
@@ -63,6 +65,8 @@ _HOMES = {
     "Explainer": "explanations",
     "Explanation": "explanations",
     "Graph": "graph",
+    "Log": "train.logs",
+    "LoggedRun": "train.logs",
     "NeighborLoader": "loaders",
     "PartGraph": "partition",
     "Partition": "partition",

@@ -614,6 +614,7 @@ def test_a_long_round_is_remembered_for_a_while(
         checkpoint_seconds=5.0,
         more=None,
         references=None,
+        log=None,
         since=None,
     )
     found = Competition(tmp_path, Portfolio(base, [], budget=20.0), material, how)

@@ -78,6 +78,12 @@ HOW = group(
         None,
         "--references/--no-references",
     ),
+    log=(
+        list[str],
+        "Where epochs go besides the run folder's own files: csv (metrics.csv in it), tensorboard "
+        "(event files in it), wandb or mlflow; may be given several times. Each needs its package, "
+        "but for csv.",
+    ),
     checkpoint_seconds=(float, "How often a run is saved on the way.", 5.0),
 )
 MEMORY = group(
@@ -155,6 +161,7 @@ def train(
     sta train ogbn-arxiv               a graph of OGB, with its split and its metric
     sta train ogbn-products --batch 256        steps on samples, exact scores
     sta train --resume                 go on with the run that was stopped last
+    sta train cora --log tensorboard   epochs also where you look already
 
     \b
     [bold]Your own tables[/bold], one of nodes and one of edges:
@@ -208,9 +215,11 @@ def train(
     from ..tasks import of as task_of
     from ..train.fit import fit
     from ..train.jobs import Place
+    from ..train.logs import opened
     from ..train.parallel import refuse_many
     from ..train.portfolio import fit_portfolio, resume_portfolio
 
+    opened(how.get("log"))  # what cannot be logged to is known before tables are read
     if shared:
         _train_on_ranks(graph, settings, tables, how, shared, place)
         return

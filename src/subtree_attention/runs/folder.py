@@ -15,6 +15,7 @@
     OUT/run-0/reference.safetensors   only where the model stands on one: the fitted reference
     OUT/run-0/SHA256SUMS           written last: the run is done
     OUT/run-0/checkpoint.safetensors   only while the run is not done: all it needs to go on
+    OUT/metrics.csv, OUT/tensorboard/, OUT/run-0/log.json   only where --log asked for them
 
 Every file but metrics.jsonl and environment.json has a format number, see `upgrade`. What is not in
 the list of its folder was cut off before it counted; what is in it must be what it was.
@@ -43,9 +44,10 @@ CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
 METRICS, LIST, PORTFOLIO = "metrics.jsonl", "SHA256SUMS", "portfolio.json"
 REFERENCES, REFERENCE = "references.json", "reference.safetensors"
+LOGGED = "log.json"
 FILES = (
     *(CONFIG, SUMMARY, ENVIRONMENT, GRAPH, MODEL, CHECKPOINT),
-    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE),
+    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE, LOGGED),
 )
 COMPETING = "portfolio"
 """Below the folder, those that may still win."""
@@ -169,6 +171,21 @@ def _check_offsets(offsets: Any) -> None:
 def write_curves(run: Path, history: Sequence[Epoch]) -> None:
     """The epochs of a run that goes on, a line each."""
     io.write_bytes(run / METRICS, _lines(history))
+
+
+def append_curves(run: Path, epochs: Sequence[Epoch]) -> bool:
+    """Further epochs of a run that goes on, for whoever watches it: not synced, and where it cannot
+    be written, the next checkpoint will say so. Whether it was written."""
+    try:
+        with open(run / METRICS, "ab", opener=_no_link) as file:
+            file.write(_lines(epochs))
+    except OSError:
+        return False
+    return True
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _lines(history: Sequence[Epoch]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..train.watch import Watch
@@ -29,7 +30,9 @@ class Lines(Watch):
         self.began = self.last = time.monotonic()
         self.bound: float | None = None  # when it ends at the latest
 
-    def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
+    def begin(
+        self, banner: str, total: int | None, what: str = "runs", folder: Path | None = None
+    ) -> None:
         self.total, self.what, self.began = total, what, time.monotonic()
         self.done, self.since, self.bound = 0, None, None  # runs may follow upon a competition
         self.active.clear()

@@ -29,6 +29,7 @@ from .candidates import Candidate
 from .estimate import estimate, refuse_too_large
 from .fit import Interrupted, can_capture
 from .jobs import Place, Stopped, work
+from .logs import Log, Logged, opened
 from .run import Diverged, Material, SavingRun, Unfitted
 from .watch import Watch
 
@@ -66,6 +67,7 @@ class How:
     checkpoint_seconds: float
     more: More | None
     references: bool | None
+    log: list[Log]
     started: float
 
     @classmethod
@@ -78,6 +80,7 @@ class How:
         checkpoint_seconds: float,
         more: More | None,
         references: bool | None,
+        log: Logged,
         since: float | None,
     ) -> How:
         """From what a user says, begun now."""
@@ -92,6 +95,7 @@ class How:
             _check.number("checkpoint_seconds", checkpoint_seconds),
             more,
             None if references is None else _check.flag("references", references),
+            opened(log),
             started,
         )
 

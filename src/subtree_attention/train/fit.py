@@ -38,6 +38,7 @@ from .batches import measured_step
 from .beside import beside
 from .estimate import Expected, expect, of_batches
 from .jobs import Place, work
+from .logs import Logged, opened, told_too
 from .run import Material, SavingRun
 from .watch import Watch
 
@@ -104,6 +105,7 @@ def fit(
     keep_graph: bool = True,
     references: bool | None = None,
     memory: str | int | None = None,
+    log: Logged = None,
 ) -> Result:
     """Train `config.fit.runs` models on as many splits, and save everything under `out`.
 
@@ -127,6 +129,8 @@ def fit(
         memory: what training may take, features and graph included but not what libraries are:
             "8GB", "512MiB", a number of bytes, or "free". Numbers are the same to rounding, so that
             a run may go on with another budget.
+        log: where epochs go besides: "csv", "tensorboard", "wandb", "mlflow", a `Log` of one's own,
+            or a list of them. One that fails is told of, and training goes on.
     """
     if not isinstance(config, Config):
         got = _check.said(config)
@@ -137,6 +141,7 @@ def fit(
     if stop is not None and not callable(stop):
         raise TypeError(f"stop must be a function without arguments, got {_check.said(stop)}")
     watch = Watch() if watch is None else _check.kind("watch", watch, Watch, "a Watch")
+    logs = opened(log)
     place, out = Place.of(device, memory=memory), None if out is None else _check.path("out", out)
     place.check(config)
     given = files.may_write(config, out, resume)  # before loading
@@ -156,8 +161,8 @@ def fit(
             expected.tell(watch)
             warn_of_few(problems[0], material, watch)
         compared = references_beside(folder, material, problems[0], watch, references)
-        with threads_of(folder, place.device, watch):
-            runs = _train(folder, material, problems, place, watch, stop, checkpoint_seconds)
+        with threads_of(folder, place.device, watch), told_too(logs, config, watch) as both:
+            runs = _train(folder, material, problems, place, both, stop, checkpoint_seconds)
         result = Result(config, runs, folder, references=compared, units=_units(problems[0]))
         summary, there = io.json_bytes(result.to_dict()), [files.REFERENCES] if compared else []
         files.write_listed(folder, {files.SUMMARY: summary}, there=there)
@@ -240,6 +245,7 @@ def _train(
             if files.is_done(path):
                 results[index] = files.read_result(path)
                 (path / files.CHECKPOINT).unlink(missing_ok=True)  # its end was cut off
+                watch.finish(path, results[index])
                 watch.end(f"run {index}", told(results[index], material.task.metric))
             else:
                 yield SavingRun(material, index, problem, folder, capture, checkpoint_seconds)
@@ -248,6 +254,7 @@ def _train(
         for run in work(waiting(), place.at_a_time(capture), watch, stop):
             if run is not None:
                 results[run.index] = run.finish()
+                watch.finish(run.folder, results[run.index])
                 watch.end(run.name, told(results[run.index], material.task.metric))
     except KeyboardInterrupt:
         raise Interrupted(folder) from None
@@ -305,7 +312,7 @@ def begin(
     references: bool | None = None,
 ) -> None:
     """Write what belongs to all runs: the graph that is kept, the settings, the environment."""
-    watch.begin(_banner(config, folder), config.fit.runs)
+    watch.begin(_banner(config, folder), config.fit.runs, folder=folder)
     say_compiling(device, watch)
     begun = files.CONFIG in files.listed(folder)
     if kept is not None:

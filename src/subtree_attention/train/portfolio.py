@@ -45,6 +45,7 @@ from .fit import (
     warn_of_few,
 )
 from .jobs import Place
+from .logs import Logged
 from .run import Material
 from .watch import Watch
 
@@ -63,6 +64,7 @@ def fit_portfolio(
     checkpoint_seconds: float = 5.0,
     stop: Callable[[], bool] | None = None,
     references: bool | None = None,
+    log: Logged = None,
     since: float | None = None,
     **changes: Any,
 ) -> Result:
@@ -81,6 +83,7 @@ def fit_portfolio(
             least one epoch is trained.
         rungs: when candidates are compared, and how many go on.
         device, watch, checkpoint_seconds, stop, references: see `fit`.
+        log: likewise, of the winner's runs.
         resume: go on with what is in `out`, to the same end; what decides it, the candidates, rungs
             and budget too, must be as it was begun.
         since: when the budget began, by `time.monotonic()`; by default with this call.
@@ -94,6 +97,7 @@ def fit_portfolio(
         checkpoint_seconds=checkpoint_seconds,
         more=more,
         references=references,
+        log=log,
         since=since,
     )
     resume, out = _check.flag("resume", resume), None if out is None else _check.path("out", out)
@@ -119,6 +123,7 @@ def resume_portfolio(
     checkpoint_seconds: float = 5.0,
     stop: Callable[[], bool] | None = None,
     references: bool | None = None,
+    log: Logged = None,
 ) -> Result:
     """Go on with the portfolio of a folder by what is in it alone, see `fit_portfolio`."""
     how = How.of(
@@ -128,6 +133,7 @@ def resume_portfolio(
         checkpoint_seconds=checkpoint_seconds,
         more=more,
         references=references,
+        log=log,
         since=None,
     )
     folder = _check.path("folder", folder)
@@ -202,6 +208,7 @@ def _compete(
         checkpoint_seconds=how.checkpoint_seconds,
         stop=how.stop,
         references=False,  # they are there, and shown
+        log=how.log,
     )
     return replace(result, portfolio=portfolio)
 
@@ -235,7 +242,7 @@ def _begin(folder: Path, portfolio: Portfolio, material: Material, how: How) -> 
         shutil.rmtree(folder / files.COMPETING, ignore_errors=True)
     models = f"{len(portfolio.tried)} model{'s' * (len(portfolio.tried) > 1)} compete"
     line = f"{models} on {portfolio.base.data.graph}, into {folder}"
-    how.watch.begin(line + (" (resumed)" if again else ""), None, "turns")
+    how.watch.begin(line + (" (resumed)" if again else ""), None, "turns", folder)
     say_compiling(how.place.device, how.watch)
     refuse_other_graph(folder, material.dataset)
     where = begun_in(folder, how.place.device)

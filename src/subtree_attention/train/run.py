@@ -19,7 +19,16 @@ from ..graph import Graph
 from ..nn import as_features, set_memory
 from ..partition import Ranks
 from ..runs import stacked
-from ..runs.folder import CHECKPOINT, MODEL, REFERENCE, Epoch, RunResult, write_curves, write_result
+from ..runs.folder import (
+    CHECKPOINT,
+    MODEL,
+    REFERENCE,
+    Epoch,
+    RunResult,
+    append_curves,
+    write_curves,
+    write_result,
+)
 from ..runs.saved import save_model
 from ..tasks import Problem
 from ..tasks import of as task_of
@@ -30,6 +39,9 @@ from .step import NOTES, Trainer
 
 READ_SECONDS = 0.1
 """How often the notes of a GPU are read: what a person sees is at most that old."""
+
+SHOWN_SECONDS = 0.5
+"""How often new epochs are added to the file of curves, for whoever watches the folder."""
 
 BEGIN_AGAIN = "delete it to begin that run again"
 """What to do about a checkpoint that is damaged."""
@@ -305,12 +317,16 @@ class SavingRun(Run):
         settings = ", ".join(f"{name} {value}" for name, value in config.flat().items())
         about = f"run {index} on {config.data.graph} ({settings})"
         super().__init__(f"run {index}", trainer, fit.epochs, fit.patience, about)
-        self.saved = self.started
+        self.saved = self.shown = self.started
+        self._written = 0  # epochs in the file of curves
         self._restore()
 
     def pause(self) -> None:
-        if time.monotonic() - self.saved >= self.every:
+        now = time.monotonic()
+        if now - self.saved >= self.every:
             self.checkpoint()
+        elif now - self.shown >= SHOWN_SECONDS:
+            self._show()
 
     def suspend(self) -> None:
         # In the middle of an epoch, the last checkpoint is what counts.
@@ -331,7 +347,16 @@ class SavingRun(Run):
         }
         io.write_tensors(self.folder / CHECKPOINT, self.trainer.state(), header)
         write_curves(self.folder, self.history)
-        self.saved = time.monotonic()
+        self.saved = self.shown = time.monotonic()
+        self._written = len(self.history)
+
+    def _show(self) -> None:
+        """Add what is new to the file of curves; the first time it is written whole."""
+        if not self._written:
+            write_curves(self.folder, self.history)
+        elif not append_curves(self.folder, self.history[self._written :]):
+            return
+        self._written, self.shown = len(self.history), time.monotonic()
 
     def finish(self) -> RunResult:
         """The results, written."""

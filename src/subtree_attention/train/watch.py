@@ -1,11 +1,14 @@
-"""What trainings tell while they go on. Nothing is shown here: displays are in `show.progress`."""
+"""What trainings tell while they go on. Nothing is shown here: displays are in `show.progress` and
+`show.live`, and what is written elsewhere too in `logs`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..references import Comparison
+    from ..runs.folder import RunResult
     from ..tasks.metrics import Metric
     from .run import Run
 
@@ -16,8 +19,11 @@ class Watch:
     As it stands it is silent; a display overrides what it shows.
     """
 
-    def begin(self, banner: str, total: int | None, what: str = "runs") -> None:
-        """So many trainings are about to be done; None if only time ends them."""
+    def begin(
+        self, banner: str, total: int | None, what: str = "runs", folder: Path | None = None
+    ) -> None:
+        """So many trainings are about to be done, and saved in a folder; None if only time ends
+        them, or if they have folders of their own."""
 
     def say(self, line: str) -> None:
         """A line for people."""
@@ -31,6 +37,9 @@ class Watch:
     def epoch(self, run: Run) -> None:
         """Some epochs of a run are done; several runs may be under way."""
 
+    def finish(self, run: Path, result: RunResult) -> None:
+        """A run is saved in its folder, now or before."""
+
     def end(self, name: str, line: str, notable: bool = False) -> None:
         """A training has ended, as the line says; live displays pass over what is not notable."""
 
@@ -41,3 +50,50 @@ class Watch:
 
     def leave(self, name: str) -> None:
         """A training is left to another process."""
+
+
+class Watches(Watch):
+    """Several that are told the same, in this order."""
+
+    def __init__(self, *watches: Watch) -> None:
+        self.watches = watches
+
+    def begin(
+        self, banner: str, total: int | None, what: str = "runs", folder: Path | None = None
+    ) -> None:
+        for watch in self.watches:
+            watch.begin(banner, total, what, folder)
+
+    def say(self, line: str) -> None:
+        for watch in self.watches:
+            watch.say(line)
+
+    def compared(self, comparison: Comparison, metric: Metric) -> None:
+        for watch in self.watches:
+            watch.compared(comparison, metric)
+
+    def start(self, run: Run) -> None:
+        for watch in self.watches:
+            watch.start(run)
+
+    def epoch(self, run: Run) -> None:
+        for watch in self.watches:
+            watch.epoch(run)
+
+    def finish(self, run: Path, result: RunResult) -> None:
+        for watch in self.watches:
+            watch.finish(run, result)
+
+    def end(self, name: str, line: str, notable: bool = False) -> None:
+        for watch in self.watches:
+            watch.end(name, line, notable)
+
+    def status(
+        self, done: int, total: int | None, seconds_left: float | None = None, note: str = ""
+    ) -> None:
+        for watch in self.watches:
+            watch.status(done, total, seconds_left, note)
+
+    def leave(self, name: str) -> None:
+        for watch in self.watches:
+            watch.leave(name)

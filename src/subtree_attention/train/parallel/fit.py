@@ -31,6 +31,7 @@ from ...tasks import Problem
 from ...tasks import of as task_of
 from ..fit import Interrupted, Result, begin, given_data, told
 from ..jobs import work
+from ..logs import Logged, opened, told_too
 from ..run import Material, SavingRun
 from ..watch import Watch
 from .job import Job, sweep
@@ -60,6 +61,10 @@ class RankRun(SavingRun):
         if self.job.first:
             super().checkpoint()
 
+    def _show(self) -> None:
+        if self.job.first:
+            super()._show()
+
     def _write(self, result: RunResult) -> None:
         if self.job.first:
             super()._write(result)
@@ -84,6 +89,7 @@ def fit_parallel(
     resume: bool = False,
     watch: Watch | None = None,
     checkpoint_seconds: float = 5.0,
+    log: Logged = None,
 ) -> Result:
     """Train a configuration on all ranks of a job; every rank calls it, with the same arguments.
 
@@ -94,11 +100,12 @@ def fit_parallel(
         data: reads the graph, on every rank: all of it, or the piece of this one.
         partition: how the nodes of a whole graph are shared out: "metis", "streaming" or "blocks".
         resume, checkpoint_seconds: see `fit`.
-        watch: of the first rank; the others say nothing.
+        watch, log: of the first rank; the others say nothing.
     """
     job.together(partial(_refuse, config, partition, job.shares_batches))  # one of them says it
     checkpoint_seconds = _check.number("checkpoint_seconds", checkpoint_seconds)
     watch = watch if watch is not None and job.first else Watch()
+    logs = job.together(partial(opened, log if job.first else None))
     resume = resume or (job.restarted and out is None)
     given = job.agreed(lambda: files.may_write(config, _path(out), resume))
     found = job.together(data)
@@ -116,7 +123,8 @@ def fit_parallel(
         job.agreed(lambda: _begin(folder, material, found, resume, watch))
         watch.say(words)
         say = None if isinstance(found, Dataset) else partial(write_predictions, found.piece)
-        runs = _train(job, folder, material, problems, watch, checkpoint_seconds, say)
+        with told_too(logs, config, watch) as both:
+            runs = _train(job, folder, material, problems, both, checkpoint_seconds, say)
         result = Result(config, runs, folder)
         job.agreed(lambda: _end(folder, result))
     return result
@@ -240,6 +248,7 @@ def _train(
     """The runs of a folder, one after the other: those that are done are read."""
     results = job.agreed(lambda: _done(folder, len(problems)))
     for index, result in results.items():
+        watch.finish(folder / f"run-{index}", result)
         watch.end(f"run {index}", told(result, material.task.metric))
 
     def waiting() -> Iterator[RankRun]:
@@ -255,6 +264,7 @@ def _train(
                 if when_ended is not None:
                     job.together(partial(when_ended, run, result))
                 results[run.index] = result
+                watch.finish(run.folder, result)
                 watch.end(run.name, told(results[run.index], material.task.metric))
     except KeyboardInterrupt:
         raise Interrupted(folder) from None
