@@ -21,7 +21,7 @@ BOARD_SECONDS = 5
 
 
 class Table:
-    """OUT/metrics.csv: a row of each epoch of every run; "test" only at the best one, once a run has
+    """OUT/metrics.csv: a row of each epoch of every run; "test" at the best one, once a run has
     ended."""
 
     def __init__(self) -> None:
