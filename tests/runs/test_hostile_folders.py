@@ -41,6 +41,7 @@ def numbers(folder):
     scores = [(one.run.folder.name, one[1:4], one.quality.accuracy) for one in evaluate(folder)]
     runs = [(run.result, run.curves, repr(run.config)) for run in open_all(folder)]
     [run.environment for run in open_all(folder)]  # may be missing, in a copy
+    [(run.dataset.title(5), run.dataset.found("o")) for run in open_all(folder)]  # likewise
     made = predict(folder, device="cpu")
     texts = repr([scores, runs, made.ids, made.classes, made.known, made.calibration])
     return hashlib.sha256(texts.encode() + made.probabilities.tobytes()).hexdigest()
@@ -110,7 +111,8 @@ def worker(good: Path) -> Iterator[Worker]:
 
 
 FILES = [
-    "config.json", "environment.json", "graph.safetensors", "summary.json", "SHA256SUMS",
+    "config.json", "environment.json", "graph.safetensors", "told.safetensors", "summary.json",
+    "SHA256SUMS",
     *(f"run-{n}/{name}" for n in range(2)
       for name in ("metrics.jsonl", "summary.json", "model.safetensors", "SHA256SUMS")),
 ]  # fmt: skip

@@ -170,7 +170,7 @@ def test_the_bundle_gives_the_graph_back(trained: Path) -> None:
     assert torch.equal(masks.sum(0) == 1, again.y >= 0)  # each labelled node is in one part
     names = {path.name for path in trained.iterdir() if path.is_file()}
     listed = {"config.json", "environment.json", "summary.json"}
-    assert names == {"graph.safetensors", "SHA256SUMS", *listed}
+    assert names == {"graph.safetensors", "told.safetensors", "SHA256SUMS", *listed}
 
 
 def test_sparse_features_and_a_split_of_its_own_are_kept(tmp_path: Path) -> None:

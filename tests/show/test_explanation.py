@@ -200,7 +200,7 @@ class TestAttribution:
 def test_without_labels_and_parts_nothing_is_known(data):
     bare = Dataset(data.x, data.edge_index, torch.full((9,), -1), classes=data.classes)
     run = made_run(STAGNN(5, 8, 3), bare, torch.zeros(9, dtype=torch.bool))
-    assert describe(run, 4) == {"node": "4", "label": None, "split": None}
+    assert describe(run, 4) == {"node": "4", "name": None, "label": None, "split": None}
 
 
 def test_numbers_are_written_one_way():

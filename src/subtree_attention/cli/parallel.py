@@ -104,6 +104,11 @@ def read_pieces(job: Job, changes: Given, **tables: Any) -> tuple[InPieces, Conf
     from ..train.parallel import InPieces, Outline
     from ..train.recipes import for_own
 
+    for option in {"name", "picture"} & tables.keys():
+        raise ValueError(
+            f"--{option} is for tables that one process reads: where each reads a part of them, "
+            "they are not kept as they are written"
+        )
     task = changes.get("task", "classification")
     piece = read_piece(**tables, task=task, group=job.mesh.nodes.group)
     show(piece.notes, sta.out_console)

@@ -41,6 +41,16 @@ TABLES = sta.NEW_TABLES | group(
         r"category, text, tags, vector, date); may be given several times. \[default: all others]",
     ),
     leave_out=(list[str], "Columns not to use, as row,zip; may be given several times."),
+    name=(
+        str,
+        "Column that says what nodes are called, where they are shown: pages, reports, 'sta "
+        r"explain'. \[default: one such as name or title; none for none]",
+    ),
+    picture=(
+        str,
+        "Column of a small picture of each node: paths of files (from the folder of the table on), "
+        "or rows of pixels, of a square or as scan:8x12. They are kept with the run.",
+    ),
     directed=(bool, "Keep the directions of edges. Else they lead both ways."),
     graph_column=(
         str,

@@ -34,6 +34,7 @@ from .features import append_columns, crc32, from_named_parts, named_parts, valu
 from .registry import info
 from .splits import BITS, MASKS, Split, known_split, labelled_split, own_codes, random_split
 from .tables.schema import TableNotes, TableSchema
+from .told import Match, Texts, Told, search
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -67,6 +68,8 @@ class Dataset:
         kept_in: folder in which computed encodings are kept; None: nowhere.
         batch: [N], int64: of many graphs, that of each node, ascending; None for one graph.
         graph_ids: the names of the graphs, G; None if they are called by their numbers.
+        told: the table of the nodes as it was written, with names and pictures; no number depends
+            on it. It lies in files of its own, see `told`.
     """
 
     x: Tensor
@@ -85,6 +88,7 @@ class Dataset:
     kept_in: Path | None = None
     batch: Tensor | None = None
     graph_ids: list[str] | None = None
+    told: Told | None = None
 
     mapped: ClassVar[bool] = False
     """Whether features and edges lie in files, and are read where they are used."""
@@ -220,6 +224,31 @@ class Dataset:
         """What a node is called."""
         node = _check.index("node", node, self.num_nodes)
         return str(node) if self.ids is None else self.ids[node]
+
+    def title(self, node: int) -> str:
+        """What people call a node: its name, if it has one, or else its id."""
+        id = self.id(node)
+        named = None if self.told is None else self.told.name
+        return id if self.told is None or named is None else self.told.columns[named][node] or id
+
+    def picture(self, node: int) -> bytes | None:
+        """A small picture of a node, a PNG; None if there is none."""
+        node = _check.index("node", node, self.num_nodes)
+        pictures = None if self.told is None else self.told.pictures
+        return None if pictures is None else pictures[node]
+
+    def found(self, text: str, count: int = 10) -> list[int]:
+        """Nodes whose id, name or any column of their table is, begins with or holds a text."""
+        return [match.node for match in self.matches(text, count)]
+
+    def matches(self, text: str, count: int = 10) -> list[Match]:
+        """As `found`, with where the text stands: see `told.search`."""
+        _check.kind("the text to search for", text, str, "a text")
+        return search(self._id_texts, self.told, text, _check.integer("count", count, 0))
+
+    @cached_property
+    def _id_texts(self) -> Texts:
+        return Texts.of(self.node_ids)
 
     def find(self, id: str) -> int:
         """The number of a node; near ids if there is none of that name."""
@@ -403,6 +432,7 @@ def _requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
     _check.kind("schema", data.schema, (TableSchema, type(None)), "a TableSchema")
     _check.kind("notes", data.notes, (TableNotes, type(None)), "TableNotes")
     _check.kind("kept_in", data.kept_in, (Path, type(None)), "a Path")
+    _check.kind("told", data.told, (Told, type(None)), "what is Told of a table")
     for what, tensor in {"edge_index": edges, **data.splits}.items():
         _check.plain(what, tensor)
     _check.floating("x", x)
@@ -438,6 +468,8 @@ def other_requirements(data: Dataset) -> Iterator[tuple[bool, str]]:
         units = data.num_units
     yield from targets.requirements(y, units, unit, data.classes, data.own)
     yield from _names("ids", data.ids, n, "node")
+    if data.told is not None:
+        data.told.check(n)
     yield from _names("graph_ids", data.graph_ids, units, "graph")
 
     for kind, codes in data.splits.items():

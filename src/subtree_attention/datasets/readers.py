@@ -18,8 +18,10 @@ import scipy.sparse
 import torch
 
 from .features import compact, from_scipy
+from .pictures import from_pixels
 from .registry import GraphInfo
 from .splits import MASKS, own_codes
+from .told import Told
 
 Parts = dict[str, Any]
 
@@ -88,7 +90,9 @@ def _digits(_folder: Path) -> Parts:
     sources = np.repeat(np.arange(len(pixels)), DIGITS_NEIGHBOURS)
     edge_index = torch.from_numpy(np.stack([sources, nearest.ravel()]))
     x = torch.from_numpy(pixels / 16).to(torch.float32)
-    return {"x": x, "edge_index": edge_index, "y": torch.from_numpy(images.target).long()}
+    y = torch.from_numpy(images.target).long()
+    drawn, _ = from_pixels(16 - images.images)  # ink on paper
+    return {"x": x, "edge_index": edge_index, "y": y, "told": Told(pictures=drawn)}
 
 
 def _collection(name: str) -> Callable[[Path], Parts]:

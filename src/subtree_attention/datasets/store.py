@@ -5,6 +5,7 @@ need.
     x.npy           [N, F], float32; sparse ones as x_values, x_columns and x_row_starts
     rowptr.npy      [N + 1]: where the edges that end at each node begin
     col.npy         [E]: the nodes where they start, ascending for each node; int32 where it fits
+    told.safetensors    the table of the nodes as it was written, see `told`
     edge_weight.npy [E], float32; and y, ids, encoding, split_own, ... as in `Dataset`
 
 A store stands at its place when all of it is written, and what is not whole is refused.
@@ -53,6 +54,7 @@ from .disk import (
 )
 from .features import csr_tensor, is_csr, named_parts, values_of
 from .tables.schema import TableNotes, TableSchema
+from .told import Told
 
 if TYPE_CHECKING:
     from .pyg_stores import FeatureStore, GraphStore
@@ -127,6 +129,8 @@ class Store:
             for block in values_of(self.dataset.x).flatten().split(EDGES):
                 _check.finite("x", block)
             _refuse(other_requirements(self.dataset))
+        if (told := self.dataset.told) is not None:
+            _ = told.columns, told.pictures
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -171,6 +175,7 @@ class Store:
             "notes": None if notes is None else TableNotes.from_dict(notes),
             "graph_ids": self._names("graph_ids"),
             "kept_in": None,
+            "told": Told.read(self.folder, self.num_nodes),
         }
 
     def _names(self, what: str) -> list[str] | None:
@@ -201,6 +206,8 @@ class Store:
             for name in NAMES:
                 if (ids := getattr(dataset, name)) is not None:
                     writer.names(name, [ids])
+            if dataset.told is not None:
+                dataset.told.write(writer.folder)
             words = {n: getattr(dataset, n) for n in ("name", "own", "source", "schema", "notes")}
             writer.finish(classes=dataset.classes, **words)
         return cls.open(folder)

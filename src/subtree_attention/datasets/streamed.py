@@ -62,6 +62,8 @@ def store_tables(
     graph_column: str | None = None,
     graphs: Any = None,
     task: str = "classification",
+    name: str | None = None,
+    picture: str | None = None,
 ) -> Store:
     """Write the graph of two tables into a store; of the tables, a part is in memory at a time.
 
@@ -73,8 +75,8 @@ def store_tables(
     Args:
         nodes, edges, target: as in `from_tables`.
         folder: of the store; it must not be there yet, and stands at its place when all is written.
-        id, source, dest, weight, features, leave_out, directed, split_column, unknown_ends, task:
-            as in `from_tables`.
+        id, source, dest, weight, features, leave_out, directed, split_column, unknown_ends, task,
+            name, picture: as in `from_tables`.
         graph_column, graphs: many graphs are not read in parts.
     """
     if graph_column is not None or graphs is not None:
@@ -83,7 +85,7 @@ def store_tables(
             "Store.write"
         )
     columns = target, id, source, dest, weight, features, leave_out
-    asked = Asked(*columns, directed, split_column, unknown_ends, task=task)
+    asked = Asked(*columns, directed, split_column, unknown_ends, None, None, task, name, picture)
     with StoreWriter.new(folder, 0) as writer:
         copies = writer.folder / ".tables.tmp"
         copies.mkdir()
@@ -95,6 +97,8 @@ def store_tables(
             writer.array("split_own", own_codes(*read.split))
         ids = read.names.ids
         writer.names("ids", (ids.slice(a, EDGES).to_list() for a in range(0, len(ids), EDGES)))
+        if read.told is not None:
+            read.told.write(writer.folder)
         words: dict[str, Any] = {"schema": read.schema, "notes": read.notes, "source": read.source}
         writer.finish(classes=read.classes, name="graph", own=True, named=True, **words)
     return Store.open(folder)

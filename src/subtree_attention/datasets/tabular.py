@@ -36,6 +36,8 @@ from .tables.read import read_table
 from .tables.readings import Reading
 from .tables.schema import ColumnLine, TableNotes, TableSchema, encode
 from .tables.table import Table, TableError, counted
+from .tables.telling import NO_NAME, Shown, folder_of, holds_paths, picture_column, tell
+from .told import Told
 
 
 def from_tables(
@@ -55,6 +57,8 @@ def from_tables(
     graph_column: str | None = None,
     graphs: Any = None,
     task: str = "classification",
+    name: str | None = None,
+    picture: str | None = None,
 ) -> Dataset:
     """A graph from a table of nodes and a table of edges; or many graphs, with a table of them.
 
@@ -88,6 +92,10 @@ def from_tables(
         task: what the target is for: 'classification' (a class of each node), 'multilabel' (a list
             of labels of each, in CSV as JSON or as a;b), 'regression' (a number), or another of
             `config`.
+        name: column that says what nodes are called, where they are shown: by default one such as
+            'name' or 'title', if most nodes have one of their own; 'none' for none.
+        picture: column of a small picture of each node: paths of files, from the folder of the
+            table on, or rows of pixels, of a square or with their size behind it: 'scan:8x12'.
 
     Returns:
         A graph whose `schema` says how columns became features, and whose `notes` say what was
@@ -108,6 +116,8 @@ def from_tables(
         graph_column,
         graphs,
         task,
+        name,
+        picture,
     )
     read = read_tables(nodes, edges, asked)
     return Dataset(
@@ -122,6 +132,7 @@ def from_tables(
         source=read.source,
         batch=read.batch,
         graph_ids=None if read.many is None else read.many.ids.to_list(),
+        told=read.told,
     )
 
 
@@ -141,6 +152,8 @@ class Asked(NamedTuple):
     graph_column: str | None = None
     graphs: Any = None
     task: str = "classification"
+    name: str | None = None
+    picture: str | None = None
 
 
 @dataclass(frozen=True)
@@ -154,6 +167,7 @@ class Read:
         split: masks, if there is a split column.
         many: the graphs, if there are many.
         files: what this rank has read of, where there are several.
+        told: the table of the nodes as it was written, where it is kept.
     """
 
     x: Tensor
@@ -167,6 +181,7 @@ class Read:
     split: Split | None
     many: Graphs | None
     files: tuple[str, ...]
+    told: Told | None = None
 
     @property
     def edge_index(self) -> Tensor:
@@ -256,10 +271,13 @@ def read_tables(nodes: Any, edges: Any, asked: Asked, sink: Sink | None = None) 
     of_nodes = {"id": id, "graph_column": graph_column, **(of_units if told is people else {})}
     taken = different_columns(**of_nodes)
     names = read_names(people, id)
+    shown = Shown(asked.name, asked.picture, folder_of(nodes))
+    written, about_told = tell(people, id, shown, taken)
     cells = AS_IT_IS if target is None else find_cells(kind, told, target)
     classes = [] if target is None else find_names(kind, told, target, cells)
     unwanted = _unwanted(asked.leave_out, people, many)
     apart = _set_apart(people, features, taken, unwanted, of_links)
+    apart |= _pictures_apart(people, features, taken, asked.picture)
     columns, left_out = fit_columns(people, features, taken | apart.keys())
     left_out = left_out | apart
     schema = TableSchema(id, target, ends, directed, tuple(columns), left_out, graph_column)
@@ -272,7 +290,8 @@ def read_tables(nodes: Any, edges: Any, asked: Asked, sink: Sink | None = None) 
     x, y, notes = encode_nodes(schema, classes, people, found, many, sink)
     files = (*people.files, *links.files)
     about = tuple(classes), schema, notes, people.name
-    read = Read(x, y, found, names, *about, None, many, files)
+    notes.words += about_told
+    read = Read(x, y, found, names, *about, None, many, files, written)
     if target is not None and kind == "class":
         notes.words += rare(y.numpy(), classes, told.unit)
     if target is not None and of_links:
@@ -299,6 +318,7 @@ def apply_schema(
     """
     schema, people, ids, found, many = _other_tables(dataset, nodes, edges, unknown_ends, graphs)
     data = _assemble(schema, dataset.classes, people, ids, found, many)
+    data = data._with(told=_told_like(dataset, people, schema))
     assert data.notes is not None
     data.notes.warnings += isolated(data)
     return data
@@ -329,9 +349,23 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
         splits={},
         notes=notes,
         encoding=None,
+        told=_joined(dataset, _told_like(dataset, people, schema), len(people)),
     )
     notes.warnings += isolated(joined, first=dataset.num_nodes)
     return joined
+
+
+def _told_like(dataset: Dataset, people: Table, schema: TableSchema) -> Told | None:
+    """What another table of nodes says, which are called by the same column as those of a graph."""
+    name = None if dataset.told is None else dataset.told.name
+    there = name is not None and name in people.frame.columns
+    return tell(people, schema.id, Shown(name if there else NO_NAME))[0]
+
+
+def _joined(dataset: Dataset, others: Told | None, more: int) -> Told | None:
+    """What is told of the nodes of a graph, and of so many behind them."""
+    told = dataset.told or Told()
+    return told.joined(dataset.num_nodes, others, more)
 
 
 def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Dataset:
@@ -408,6 +442,18 @@ def _set_apart(
     asked = {name: "as asked (--leave-out)" for name in unwanted if name in table.frame.columns}
     found = {} if features is not None else set_apart(table, taken | asked.keys(), links)
     return asked | found
+
+
+def _pictures_apart(
+    table: Table, features: Any, taken: set[str], picture: str | None
+) -> dict[str, str]:
+    """The column of paths of pictures, if there is one, which says nothing by its words."""
+    if picture is None or features is not None:
+        return {}
+    column, _ = picture_column(table, picture)
+    if column in taken or not holds_paths(table, column):
+        return {}
+    return {column: "the pictures (--picture)"}
 
 
 def _graph_schema(

@@ -3,12 +3,15 @@
     OUT/config.json         every setting
     OUT/environment.json    versions, machine, commit
     OUT/graph.safetensors   only of a run on one's own data: the graph, see `Dataset.save`
+    OUT/told.safetensors    beside it, the table of its nodes as it was written, see `datasets.told`
+    OUT/pictures.safetensors   and the pictures of its nodes, if it has any
     OUT/portfolio.json      only where several configurations competed for it, see `portfolio`
     OUT/portfolio/NAME/     the run of one of them, as long as it may win
     OUT/references.json     only where it was asked for: what others reach on the split of run 0
     OUT/summary.json        mean and std over runs; there when all runs are done
     OUT/report.html         only where 'sta report' wrote it: for people, and in no list
-    OUT/SHA256SUMS          of the other files, but for the graph, which has a checksum of its own
+    OUT/SHA256SUMS          of the others, but for the graph, told and pictures, which have
+                            checksums of their own
     OUT/run-0/metrics.jsonl        a line per epoch
     OUT/run-0/summary.json         the run's result
     OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
@@ -37,6 +40,8 @@ from typing import Any
 
 from .. import _check, io
 from ..config import Config
+from ..datasets.told import PICTURES, TOLD
+from ..datasets.told import REMEDY as UNTOLD
 from ..io import FileError
 from ..upgrade import FORMAT, upgrade
 
@@ -47,7 +52,7 @@ REFERENCES, REFERENCE = "references.json", "reference.safetensors"
 LOGGED = "log.json"
 FILES = (
     *(CONFIG, SUMMARY, ENVIRONMENT, GRAPH, MODEL, CHECKPOINT),
-    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE, LOGGED),
+    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE, LOGGED, TOLD, PICTURES),
 )
 COMPETING = "portfolio"
 """Below the folder, those that may still win."""
@@ -311,7 +316,8 @@ def check(out: Path) -> Iterator[tuple[Path, str]]:
                 elif path in listing:
                     check_listed(path)
                 if path in tensors:
-                    io.read_header(path, whole=True)
+                    remedy = UNTOLD if path.name in (TOLD, PICTURES) else ""
+                    io.read_header(path, remedy, whole=True)
             except FileError as error:
                 yield path, str(error)
             else:

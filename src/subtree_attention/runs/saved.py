@@ -22,6 +22,7 @@ from .. import _check, datasets, io, tasks
 from ..config import Config
 from ..datasets import Dataset, Split
 from ..datasets.tabular import apply_schema, join_tables
+from ..datasets.told import Told
 from ..explanations import CORRECTION, Attributor, Explainer, explainer_of
 from ..graph import Graph
 from ..io import FileError
@@ -420,13 +421,22 @@ def dataset_of(config: Config, out: Path | None) -> Dataset:
     """The graph of a configuration, without its encoding: of one's own it is in the folder."""
     graph = config.data.graph
     if out is not None and (out / files.GRAPH).exists():
-        return datasets.read(out / files.GRAPH).renamed(graph)
+        found = datasets.read(out / files.GRAPH).renamed(graph)
+        return found._with(told=found.told or Told.read(out, found.num_nodes))
     if out is not None and graph not in datasets.names():
         raise FileError(
             f"{out / files.GRAPH} is missing: the graph of this run is not there. If it was cut "
             "off before that was written, begin again with the tables"
         )
     return datasets.load(graph, split=config.data.split)
+
+
+def save_dataset(out: Path, dataset: Dataset) -> None:
+    """Write what `dataset_of` reads, if it is not there; the graph last, which says that it is."""
+    if not (out / files.GRAPH).exists():
+        if dataset.told is not None and not dataset.mapped:  # a store has it
+            dataset.told.write(out)
+        dataset.save(out / files.GRAPH)
 
 
 def save_model(

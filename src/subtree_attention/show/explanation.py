@@ -25,12 +25,16 @@ from .text import counted, percent, plain, short, signed
 
 BAR = 20
 """Characters of the longest bar."""
+NAME = 32
+"""Characters of the longest name."""
 
 
 def describe(run: SavedRun, node: int) -> dict[str, Any]:
-    """What a node is called, its true class, and its part: train, val or test; None if unknown."""
+    """The id of a node, its name, its true class, and its part: train, val or test; None where
+    there is none or it is not known."""
     label, part = run.dataset.label(node), run.split.part(node)
-    return {"node": run.dataset.id(node), "label": label, "split": part}
+    id, name = run.dataset.id(node), name_of(run, node)
+    return {"node": id, "name": name, "label": label, "split": part}
 
 
 def brief(run: SavedRun, unit: int) -> dict[str, Any]:
@@ -38,7 +42,15 @@ def brief(run: SavedRun, unit: int) -> dict[str, Any]:
     answers, known = run.answers, run.answers.known[unit]
     label = None if known is None else in_words(known)
     told = {"predicted": answers.told(unit), "probability": answers.sure(unit)}
-    return {"node": run.unit_ids[unit], "label": label, "split": run.split.part(unit), **told}
+    name = name_of(run, unit) if run.task.unit == "node" else None
+    about = {"name": name, "label": label, "split": run.split.part(unit)}
+    return {"node": run.unit_ids[unit], **about, **told}
+
+
+def name_of(run: SavedRun, node: int) -> str | None:
+    """What people call a node, where that is not its id."""
+    title = run.dataset.title(node)
+    return None if title == run.dataset.id(node) else title
 
 
 @dataclass(frozen=True)
@@ -239,7 +251,7 @@ def _columns(told: dict[str, Any]) -> list[str]:
 def _title(told: dict[str, Any]) -> str:
     """Two lines: what the node is, and how sure the model is of what is explained."""
     label = "its class is not known" if told["label"] is None else f"it is {plain(told['label'])}"
-    title = f"[bold]node {plain(told['node'])}[/bold]: predicted {plain(told['predicted'])}"
+    title = f"[bold]node {_called(told)}[/bold]: predicted {plain(told['predicted'])}"
     if told["probability"] is None:
         label, (low, high) = label.replace("class", "number"), told["interval"]
         name, value = plain(told["class"]), told["logit"][0]
@@ -249,6 +261,12 @@ def _title(told: dict[str, Any]) -> str:
     numbers = zip(whose, _pair(told), told["logit"], told["probability"], strict=False)
     lines = [f"{of} {name}: {logit:.3f} ({percent(p, 1)} %)" for of, name, logit, p in numbers]
     return f"{title}, {label}{_part(told)}\n{', '.join(lines)}; probabilities are calibrated"
+
+
+def _called(node: dict[str, Any]) -> str:
+    """The id, and the name beside it if there is one."""
+    id, name = plain(node["node"]), node["name"]
+    return id if name is None else f"{id} {plain(short(name, NAME))}"
 
 
 def _part(node: dict[str, Any]) -> str:
@@ -283,9 +301,9 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
 
     for source in level["sources"]:
         label = "-" if source["label"] is None else plain(short(source["label"]))
-        steps = [source["node"]] if source["walk"] is None else source["walk"]["nodes"]
-        first, *others = map(plain, steps)
-        add(" → ".join([f"[bold]{first}[/bold]", *others]), label + _part(source), source)
+        others = [] if source["walk"] is None else source["walk"]["nodes"][1:]
+        walk = [f"[bold]{_called(source)}[/bold]", *map(plain, others)]
+        add(" → ".join(walk), label + _part(source), source)
     if level["rest"]["nodes"]:
         add(counted(level["rest"]["nodes"], "other"), "", level["rest"], "dim")
     return table

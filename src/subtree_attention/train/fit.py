@@ -29,7 +29,7 @@ from ..runs.compared import ask
 from ..runs.environment import environment
 from ..runs.folder import RunResult
 from ..runs.portfolio import Portfolio, under_way
-from ..runs.saved import dataset_of
+from ..runs.saved import dataset_of, save_dataset
 from ..tasks import Problem
 from ..tasks import of as task_of
 from ..tasks.metrics import Metric
@@ -322,8 +322,8 @@ def begin(
         files.write_listed(folder, {n: io.json_bytes(content) for n, content in contents.items()})
     if references:
         ask(folder)
-    if kept is not None and not (folder / files.GRAPH).exists():
-        kept.save(folder / files.GRAPH)
+    if kept is not None:
+        save_dataset(folder, kept)
     io.sweep(folder, files.FILES)
 
 

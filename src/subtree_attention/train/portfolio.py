@@ -28,7 +28,7 @@ from ..runs import compared
 from ..runs import folder as files
 from ..runs import portfolio as kept
 from ..runs.portfolio import Portfolio, Rung
-from ..runs.saved import dataset_of
+from ..runs.saved import dataset_of, save_dataset
 from .candidates import PORTFOLIO, Candidate, differences, entered, stand_on_best
 from .competition import RUNGS, Competition, How, More
 from .estimate import clock
@@ -251,8 +251,7 @@ def _begin(folder: Path, portfolio: Portfolio, material: Material, how: How) -> 
     if how.references:
         compared.ask(folder)
     io.write_json(folder / files.ENVIRONMENT, where)
-    if not (folder / files.GRAPH).exists():
-        material.dataset.save(folder / files.GRAPH)
+    save_dataset(folder, material.dataset)
     io.sweep(folder, files.FILES)
 
 

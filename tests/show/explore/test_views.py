@@ -1,6 +1,7 @@
 """What the page is told of a run."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -108,7 +109,8 @@ def test_a_node_without_a_label_is_no_mistake(views):
 
 
 def test_columns_come_back_as_the_table_had_them(views):
-    assert views.node(ODD[1])["columns"] == [("age", "21"), ("city", "Rome"), ("degree", "6")]
+    told = {"age": "21", "city": "Rome", "label": "yes", "degree": "6"}
+    assert dict(views.node(ODD[1])["columns"]) == told
     told = dict(views.node(ODD[4])["columns"])
     assert told["city"] == HOSTILE
     assert dict(views.node(ODD[3])["columns"])["age"] == "missing"
@@ -117,7 +119,13 @@ def test_columns_come_back_as_the_table_had_them(views):
 def test_vectors_come_back():
     numbers = [[float(i + j) for j in range(6)] if i else None for i in range(4)]
     nodes = {"id": list("abcd"), "v": numbers, "p": [[0.5, 1 + i / 4] for i in range(4)]}
-    columns = Columns(from_tables(nodes, {"source": ["a"], "target": ["b"]}))
+    told = from_tables(nodes, {"source": ["a"], "target": ["b"]})
+    assert dict(Columns(told)(3)) == {
+        "v": "[3.0,4.0,5.0,6.0,7.0,8.0]",
+        "p": "[0.5,1.75]",
+        "degree": "0",
+    }
+    columns = Columns(replace(told, told=None))
     assert dict(columns(0)) == {"v": "missing", "p": "0.5, 1", "degree": "1"}
     assert dict(columns(3))["v"] == "3, 4, 5, 6, …"
 
@@ -154,3 +162,18 @@ def test_what_is_not_there_is_named(views):
         views.node("p1", by="size")
     with pytest.raises(ValueError, match="unknown list"):
         views.listed("best")
+
+
+def test_search_says_where_the_text_stands(views):
+    first = views.search("rome")[0]
+    assert (first["column"], first["excerpt"], first["name"]) == ("city", "Rome", None)
+    assert [node["column"] for node in views.search("p1")[:2]] == [None, None]
+
+
+def test_a_graph_of_tables_has_no_pictures_unless_it_brings_some(views):
+    assert not views.graph()["pictures"]
+    assert not views.search("p1")[0]["picture"]
+    with pytest.raises(UnknownNode, match="no picture of the node 'p1'"):
+        views.picture("p1")
+    with pytest.raises(UnknownNode, match="there is no node 'p99'"):
+        views.picture("p99")

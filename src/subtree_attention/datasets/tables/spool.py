@@ -88,15 +88,23 @@ class Spool:
         """All of a column; the last one that was read is at hand."""
         if self._last is None or self._last[0] != name:
             self._last = None
-            if (size := self._bytes.get(name, 0)) > MOST:
+            if (size := self.size_of(name)) > MOST:
                 raise TableError(
                     f"column '{name}' holds {size / 2**30:.1f} GiB, which are not read at once: "
                     "leave it out (--leave-out), or write numbers as a Parquet column of lists"
                 )
-            parts = [self._read(path, [name]) for path in self._paths]
-            frame = pl.concat([pl.DataFrame(schema={name: self.schema[name]}), *parts])
-            self._last = name, frame[name]
+            none = pl.Series(name, [], dtype=self.schema[name])
+            self._last = name, pl.concat([none, *self.parts(name)])
         return self._last[1]
+
+    def size_of(self, name: str) -> int:
+        """Bytes of a column."""
+        return self._bytes.get(name, 0)
+
+    def parts(self, name: str) -> Iterator[pl.Series]:
+        """A column, some rows at a time."""
+        for path in self._paths:
+            yield self._read(path, [name])[name]
 
     def slice(self, start: int, rows: int) -> pl.DataFrame:
         """Some rows, with all columns."""

@@ -1,16 +1,19 @@
-"""What the user's table said of a node, read back from its features.
+"""What the user's table said of a node: as it was written, or else read back from its features.
 
-A run keeps features and how columns became them, not the table. So numbers, categories and tags
-come back whole, of a text only the words that were kept.
+A run of an older version, or on a store, keeps features and how columns became them, not the table.
+Then numbers, categories and tags come back whole, of a text only the words that were kept.
 """
 
 from __future__ import annotations
+
+from itertools import islice
 
 import numpy as np
 
 from ...datasets import Dataset
 from ...datasets.features import is_csr, to_scipy
 from ...datasets.tables.columns import Category, Column, Matrix, Number, Tags, Text, Vector
+from ..text import short
 
 WORDS = 8
 """Words of a text, or tags, that are told."""
@@ -20,6 +23,11 @@ NUMBERS = 4
 
 COLUMNS = 12
 """Columns that are told."""
+
+LETTERS = 200
+"""Letters of a cell that are told, unless more are asked for."""
+
+MISSING = "missing"
 
 
 class Columns:
@@ -34,18 +42,26 @@ class Columns:
         self._x = to_scipy(x) if is_csr(x) else x.numpy()
         self._degree = np.bincount(dataset.edge_index[1].numpy(), minlength=dataset.num_nodes)
         self._columns: tuple[Column, ...] = dataset.schema.columns if dataset.schema else ()
+        self._told = dataset.told
 
-    def __call__(self, node: int) -> list[tuple[str, str]]:
-        """Names and values, as texts."""
+    def __call__(self, node: int, letters: int = LETTERS) -> list[tuple[str, str]]:
+        """Names and values, as texts of so many letters at most."""
+        written = {} if self._told is None else self._told.columns
+        if written:
+            some = islice(written.items(), COLUMNS)
+            told = [(name, short(texts[node], letters) or MISSING) for name, texts in some]
+        else:
+            told = self._from_features(node)
+        if (more := len(written or self._columns) - COLUMNS) > 0:
+            told.append(("more columns", str(more)))
+        return [*told, ("degree", str(self._degree[node]))]
+
+    def _from_features(self, node: int) -> list[tuple[str, str]]:
         row, start, told = self._row(node), 0, []
         for column in self._columns[:COLUMNS]:
             told.append((column.name, _value(column, row[start : start + column.width])))
             start += column.width
-        if len(self._columns) > COLUMNS:
-            told.append(("more columns", str(len(self._columns) - COLUMNS)))
-        if not self._columns:
-            told.append(("features", _count(row)))
-        return [*told, ("degree", str(self._degree[node]))]
+        return told or [("features", _count(row))]
 
     def _row(self, node: int) -> np.ndarray:
         row = self._x[[node]]
@@ -56,15 +72,15 @@ def _value(column: Column, block: np.ndarray) -> str:
     match column:
         case Number():
             missing = column.flagged and block[1] > 0
-            return "missing" if missing else f"{column.original(block[0]):.6g}"
+            return MISSING if missing else f"{column.original(block[0]):.6g}"
         case Vector():
             if column.flagged and block[-1] > 0:
-                return "missing"
+                return MISSING
             mean, std = column.mean[:NUMBERS], column.std[:NUMBERS]
             more = ", …" if len(column.mean) > NUMBERS else ""
             return ", ".join(f"{number:.4g}" for number in block[: len(mean)] * std + mean) + more
         case Category():
-            return column.values[block.argmax()] if block.any() else "missing"
+            return column.values[block.argmax()] if block.any() else MISSING
         case Tags() | Text():
             return _words(column.values, block)
         case Matrix():

@@ -39,13 +39,14 @@ def create_app(views: Views, port: int) -> ASGIApp:
         Route("/api/search", _answer(lambda query: views.search(query.get("text", "")))),
         Route("/api/list", _answer(lambda query: views.listed(query.get("what", "")))),
         Route("/api/node", _answer(node)),
+        Route("/api/picture", _answer(lambda query: views.picture(query.get("id", "")))),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return serving.PageGuard(Starlette(routes=routes), port)  # outermost: around what fails too
 
 
 def _answer(ask: Callable[[dict[str, str]], Any]) -> Callable[[Request], Response]:
-    """JSON from the parameters of a request; a mistake in them is told."""
+    """JSON, or a picture, from the parameters of a request; a mistake in them is told."""
 
     def respond(request: Request) -> Response:
         try:
@@ -53,6 +54,8 @@ def _answer(ask: Callable[[dict[str, str]], Any]) -> Callable[[Request], Respons
         except ValueError as error:
             content = {"error": str(error)}
             status = 404 if isinstance(error, UnknownNode) else 400
+        if isinstance(content, bytes):
+            return Response(content, media_type="image/png")
         return serving.json_response(content, status)
 
     return respond

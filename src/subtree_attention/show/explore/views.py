@@ -7,13 +7,13 @@ the page shows them as text.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import islice
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from ... import _check
+from ...datasets.tables.telling import CELL
 from ...runs import SavedRun, open
 from ...runs.saved import Folder
 from ..explanation import brief
@@ -61,7 +61,6 @@ class Views:
         self._mistakes = self._answers.mistakes(self._known)
         self._ids, self._columns = run.dataset.node_ids, Columns(run.dataset)
         self._node_of = {id: node for node, id in enumerate(self._ids)}
-        self._folded = [id.casefold() for id in self._ids]
         self._explainer = run.explainer
         if not self._explainer.exact:
             raise ValueError(
@@ -78,6 +77,7 @@ class Views:
 
     def graph(self) -> dict[str, Any]:
         """What does not depend on a root."""
+        told = self._run.dataset.told
         return {
             "title": self._run.config.data.graph,
             "nodes": len(self._ids),
@@ -87,16 +87,23 @@ class Views:
             "heads": self._explainer.heads,
             "mistakes": len(self._mistakes),
             "known": int(self._known.sum()),
+            "pictures": told is not None and told.pictures is not None,
         }
 
     def search(self, text: str) -> list[dict[str, Any]]:
-        """Nodes whose id is the text, begins with it or holds it, in this order."""
-        folded, ids = text.casefold(), self._folded
-        exact = [self._node_of[text]] if text in self._node_of else []
-        starts = (node for node, id in enumerate(ids) if id.startswith(folded))
-        inside = (node for node, id in enumerate(ids) if folded in id)
-        found = dict.fromkeys([*exact, *islice(starts, FOUND), *islice(inside, FOUND)])
-        return [self._brief(node) for node in list(found)[:FOUND]]
+        """Nodes by id, name or any column of their table, see `Dataset.matches`: "column" is where
+        the text stands (None: it is the id), "excerpt" what stands there."""
+        return [
+            {**self._brief(node), "column": column, "excerpt": excerpt}
+            for node, column, excerpt in self._run.dataset.matches(text, FOUND)
+        ]
+
+    def picture(self, id: str) -> bytes:
+        """The picture of a node, a PNG."""
+        picture = self._run.dataset.picture(self._find(id))
+        if picture is None:
+            raise UnknownNode(f"there is no picture of the node '{id}'")
+        return picture
 
     def listed(self, what: str) -> list[dict[str, Any]]:
         """The first nodes of a list: see `LISTS`."""
@@ -124,9 +131,7 @@ class Views:
             by: what chooses and sizes the nodes, see `ORDERS`.
             cls: name of the class to take apart; by default the predicted one.
         """
-        if id not in self._node_of:
-            raise UnknownNode(f"there is no node '{id}'")
-        root = self._node_of[id]
+        root = self._find(id)
         _check.integer("hops", hops, 0)
         _check.known("order", by, ORDERS)
         if head is not None and not 1 <= head <= self._explainer.heads:
@@ -148,13 +153,19 @@ class Views:
             "class": self._classes[explained],
             "logits": run.logits[root].tolist(),
             "probabilities": run.probabilities[root].tolist(),
-            "columns": self._columns(root),
+            "columns": self._columns(root, letters=CELL),
             **apart,
         }
 
+    def _find(self, id: str) -> int:
+        if id not in self._node_of:
+            raise UnknownNode(f"there is no node '{id}'")
+        return self._node_of[id]
+
     def _brief(self, node: int) -> dict[str, Any]:
         told = brief(self._run, node)
-        return {"id": told.pop("node"), **told}
+        has_picture = self._run.dataset.picture(node) is not None
+        return {"id": told.pop("node"), **told, "picture": has_picture}
 
     def _about(self, node: int) -> dict[str, Any]:
         """What is shown where a node is pointed at."""
