@@ -5,6 +5,7 @@
 
 from .attribution import Attribution, Attributor, Ring
 from .changes import Changes
+from .columns import Columns
 from .explainer import Explainer, explain, explainer_of
 from .explanation import (
     CORRECTION,
@@ -28,6 +29,7 @@ __all__ = [
     "Attribution",
     "Attributor",
     "Changes",
+    "Columns",
     "Explainer",
     "Explanation",
     "Flows",

@@ -28,6 +28,7 @@ from ..nn import STAFormer
 from ..nn.features import Features, SparseFeatures, as_features
 from ..nn.norms import BatchNorm
 from .changes import NOTHING, Changes
+from .columns import Columns
 from .explanation import GLOBAL, Explanation, Portion
 from .flows import Flows
 from .walks import Reach, Walks
@@ -106,6 +107,13 @@ class Attribution(Explanation):
         raise ValueError(
             "an attribution is to nodes, not to edges: only of a model that is linear given its "
             "attention, such as STAGNN, is it known over which edges a logit came"
+        )
+
+    def columns(self, cls: int, rather: int | None = None) -> Columns:
+        """Refused: what is attributed to a node is not told apart by its columns."""
+        raise ValueError(
+            "an attribution is to nodes, not to columns: only of a model that is linear given its "
+            "attention, such as STAGNN, is it known which columns made a logit"
         )
 
 

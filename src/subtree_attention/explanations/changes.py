@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -104,8 +105,10 @@ class _Replaced(SparseFeatures):
     def times(self, dense: Tensor, dropout: float = 0.0) -> Tensor:
         return self.x.times(dense, dropout).index_copy(0, self.node, self.row @ dense)
 
-    def dense_rows(self, nodes: Tensor) -> Tensor:
-        return torch.where((nodes == self.node)[:, None], self.row, self.x.dense_rows(nodes))
+    def csr_rows(self, nodes: Tensor) -> sp.csr_array:
+        own = (nodes.cpu() == self.node.cpu()).numpy()[:, None]
+        row = sp.csr_array(self.row.cpu().numpy())
+        return sp.csr_array(self.x.csr_rows(nodes).multiply(~own) + sp.csr_array(own) @ row)
 
 
 NOTHING = Changes()

@@ -23,6 +23,7 @@ from ..nn.features import Features, as_features
 from ..nn.models import evaluating
 from .attribution import Attributor
 from .changes import NOTHING, Changes
+from .columns import Way
 from .explanation import GLOBAL, REFERENCE, RESIDUAL, Explanation, Level, select
 from .walks import Reach, Walks
 
@@ -147,6 +148,7 @@ class Explainer:
         self._model: Any = copy.deepcopy(model).eval().requires_grad_(False)
         self._conv, after = _around(self._model)
         self._x, self._of_edges = as_features(x), (edge_weight, edge_attr)
+        self._set: tuple[int, Changes] | None = None
         hidden = _inputs(self._model, self._x, edge_index, edge_weight)
         self.graph = self._conv.as_graph(edge_index, edge_weight, hidden)
         self._walks, self._nodes = self._walks_on(self.graph), self._project(hidden)
@@ -210,7 +212,15 @@ class Explainer:
             levels.append(self._beside_heads(root, self._nodes.added, self._after))
         beside = {name: added[root].to(self._bias) for name, added in self._beside_model.items()}
         about = self.num_nodes, self._walks, reached
-        return Explanation(root, levels, self._bias, *about, beside=beside)
+        return Explanation(root, levels, self._bias, *about, beside=beside, _way=self._way)
+
+    def _way(self) -> Way:
+        """How features become values."""
+        return Way(self._model, self._conv, self._features(), self.graph, self._of_edges[0])
+
+    def _features(self) -> Features:
+        """`[N, channels]`, with those of a changed root."""
+        return self._x if self._set is None else self._set[1].features(self._x, self._set[0])
 
     def _changed(self, root: int, changes: Changes) -> Explainer:
         """What explains this root on the graph so changed: all else is taken over.
@@ -220,13 +230,13 @@ class Explainer:
         """
         changes.check(root, self.num_nodes, self._x.size(1))
         other = copy.copy(self)
+        other._set = root, changes
         other._batch = changes.batch(self._batch, self.num_nodes)
         if changes.of_graph:
             other.graph = changes.graph(self.graph)
             other._walks = self._walks_on(other.graph)
         if getattr(self._model, "smoothing", 0):
-            x = changes.features(self._x, root)
-            hidden = _inputs(self._model, x, other.graph, self._of_edges[0])
+            hidden = _inputs(self._model, other._features(), other.graph, self._of_edges[0])
             other._nodes = self._project(hidden)
         elif changes.columns:
             hidden = _inputs(self._model, changes.row(self._x, root), None, None)

@@ -7,7 +7,7 @@ so it is small even where a root reaches a large graph.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from .. import _check
 from ..ops.recurrence import divide
+from .columns import Columns, Way
 from .flows import Flows, flows
 from .walks import Reach, Walk, Walks
 
@@ -174,6 +175,11 @@ class Level(Portion):
         `rather`, by how much more than to the logit of that class."""
         return self._contributions(self._places, self.map_to(cls, rather))[..., 0].t()
 
+    def slopes(self, cls: int, rather: int | None = None) -> Tensor:
+        """By how much the logit of a class rises with each value of each node, [n, H, c]; or how
+        far that is before the logit of another."""
+        return self.attention[..., None] * self.map_to(cls, rather)[:, 0]
+
     def map_to(self, cls: int, rather: int | None = None) -> Tensor:
         """The map from a head's values to the logit of a class, [H, 1, c], or to how far that is
         before the logit of another."""
@@ -235,6 +241,7 @@ class Explanation:
     _reached: list[Reach]
     _best: list[np.ndarray] = field(default_factory=list, init=False)
     beside: dict[str, Tensor] = field(default_factory=dict, kw_only=True)
+    _way: Callable[[], Way] | None = field(default=None, kw_only=True)
 
     @cached_property
     def totals(self) -> Tensor:
@@ -289,6 +296,27 @@ class Explanation:
         hops = self.levels[: len(self._reached)]
         parts = [level.contributions(cls, rather).double().numpy() for level in hops]
         return flows(self._walks, self._reached, parts)
+
+    def columns(self, cls: int, rather: int | None = None) -> Columns:
+        """What each column of the features adds to the logit of a class, over all nodes and of each
+        one; or to its difference from that of a class which it might be rather.
+
+        Exact where values are linear in the features, as in an STAConv. A hidden layer with ReLU
+        between is taken as it is: columns add up exactly, given which of its units are active.
+        """
+        assert self._way is not None  # of an Attribution, which has no such way
+        hops = [level for level in self.levels if level.hop != RESIDUAL]
+        nodes = torch.cat([level.nodes for level in hops]).unique()
+        heads, _, width = hops[0].output_map.shape
+        slopes = torch.zeros(len(nodes), heads, width, dtype=torch.float64)
+        for level in hops:
+            slopes[torch.searchsorted(nodes, level.nodes)] += level.slopes(cls, rather)
+        rest = [
+            level.map_to(cls, rather).sum((0, 1)).double() for level in self.levels[len(hops) :]
+        ]
+        model = self.logits - sum(self.beside.values())
+        whole = float(model[cls]) - (0.0 if rather is None else float(model[rather]))
+        return self._way().back(nodes, slopes.flatten(1), self.root, *rest, whole=whole)
 
     def walk(self, hop: int, source: int) -> Walk:
         """The most probable walk of `hop` steps from a source to the root.

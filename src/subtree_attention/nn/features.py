@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from .. import _check
 from ..graph import CSR, exporting, index_dtype, transposed
 from ..ops import backends
 from ..ops.dropout import Rows, drop
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 class SparseFeatures:
@@ -63,15 +66,12 @@ class SparseFeatures:
         """All of it, zeros too: [N, channels]."""
         return self.times(torch.eye(self.size(1), dtype=self.dtype, device=self.device))
 
-    def dense_rows(self, nodes: Tensor) -> Tensor:
-        """Some rows of it, zeros too: [n] -> [n, channels]."""
-        starts, col, weight = self.matrix[:3]
-        first, counts = starts[nodes].long(), starts.diff()[nodes].long()
-        owner = torch.repeat_interleave(counts)
-        ends = counts.cumsum(0)
-        entries = torch.arange(len(owner), device=self.device) + (first - ends + counts)[owner]
-        out = weight.new_zeros(len(nodes), self.shape[1])
-        return out.index_put_((owner, col[entries].long()), weight[entries], accumulate=True)
+    def csr_rows(self, nodes: Tensor) -> scipy.sparse.csr_array:
+        """Some rows of it, on the CPU: [n] -> [n, channels]."""
+        import scipy.sparse
+
+        rowptr, col, weight = (part.cpu().numpy() for part in self.matrix[:3])
+        return scipy.sparse.csr_array((weight, col, rowptr), self.shape)[nodes.cpu().numpy()]
 
     def dropped(self, share: float) -> SparseFeatures:
         """Without a share of the non-zeros, the others scaled up; `tensor` stays what it was."""
@@ -122,7 +122,9 @@ def as_features(x: Any) -> Features:
 
 def rows_of(x: Features, nodes: Tensor) -> Tensor:
     """Some rows of x, dense: [n] -> [n, channels]."""
-    return x.index_select(0, nodes) if isinstance(x, Tensor) else x.dense_rows(nodes)
+    if isinstance(x, Tensor):
+        return x.index_select(0, nodes)
+    return torch.from_numpy(x.csr_rows(nodes).toarray()).to(x.device, x.dtype)
 
 
 def dropped(x: Features, share: float, training: bool) -> Features:

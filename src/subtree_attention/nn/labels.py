@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,11 @@ from torch import Tensor, nn
 from ..graph import Graph
 from ..ops.dropout import drop
 from ..partition import HERE, PartGraph
-from .features import Features, SparseFeatures, as_features, rows_of
+from .features import Features, SparseFeatures, as_features
 from .parts import reset_children
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +122,16 @@ class Labelled(SparseFeatures):
         rows = F.embedding(self.shown.clamp(min=0), of_class + is_shown)
         return out + torch.where(self.shown[:, None] >= 0, rows, 0.0)
 
-    def dense_rows(self, nodes: Tensor) -> Tensor:
-        shown = self.shown[nodes]
-        there = (shown >= 0).to(self.dtype)[:, None]
+    def csr_rows(self, nodes: Tensor) -> scipy.sparse.csr_array:
+        import scipy.sparse
+
+        x, shown = self.x, self.shown[nodes].cpu()
+        own = x[nodes].cpu().numpy() if isinstance(x, Tensor) else x.csr_rows(nodes)
+        there = (shown >= 0)[:, None]
         labels = F.one_hot(shown.clamp(min=0), self.classes) * there
-        return torch.cat([rows_of(self.x, nodes), labels, there], 1)
+        marks = torch.cat([labels, there], 1).to(self.dtype).numpy()
+        parts = [scipy.sparse.csr_array(part) for part in (own, marks)]
+        return scipy.sparse.hstack(parts, format="csr")
 
     def dropped(self, share: float) -> Labelled:
         other = copy(self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from ..graph import as_device
 from ..ops import backends
 from ..ops.kernels import cpu
 from .features import SparseFeatures
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 BLOCK_BYTES = 2**25
 """Of the rows that are there at a time, unless the user says how many."""
@@ -83,10 +86,11 @@ class OffloadedFeatures(SparseFeatures):
         """All of it: [N, channels]."""
         return torch.cat([block for _, block in self.blocks(self.dtype)])
 
-    def dense_rows(self, nodes: Tensor) -> Tensor:
-        some = self.source[nodes.cpu().numpy() if _is_array(self.source) else nodes.cpu()]
-        some = torch.from_numpy(some) if _is_array(some) else some
-        return some.to(self.device, self.dtype)
+    def csr_rows(self, nodes: Tensor) -> scipy.sparse.csr_array:
+        import scipy.sparse
+
+        some = torch.as_tensor(self.source[nodes.cpu().numpy()])  # an array or a tensor
+        return scipy.sparse.csr_array(some.numpy())
 
     def blocks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
         """Rows after rows, on the device; the last block may be shorter."""
