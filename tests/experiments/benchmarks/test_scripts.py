@@ -13,6 +13,7 @@ TINY = {
     "estimate": ["tiny"],
     "explain": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
+    "faithfulness": ["digits", "--nodes", "1", "--epochs", "1", "--training", "1"],
     "layers": ["--graphs", "digits", "--rounds", "1", "--device", "cpu"],
     "memory": ["--shape", "-", "--epochs", "-", "--edges", "1e4"],
     "pairs": ["digits", "--epochs", "2"],
@@ -26,7 +27,7 @@ TINY = {
     "store": ["--sizes", "200:900", "--features", "4"],
     "tables": ["--nodes", "200", "--edges", "900"],
 }
-NAMES = [*TINY, "batches", "busy", "deep", "fidelity", "first_call", "order", "overlap"]
+NAMES = [*TINY, "batches", "busy", "deep", "first_call", "order", "overlap"]
 NAMES += ["sampling", "splits"]
 
 
