@@ -5,7 +5,8 @@ Whatever is left out is summed up, so that everything told still adds up to the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,13 @@ from ..runs import SavedRun
 from .explanation import brief
 
 NODES = 60
-"""Nodes that are drawn on the page, in all levels together."""
+"""Nodes that are drawn on the page, in all levels together, unless more of one are asked for."""
+
+STEP = 30
+"""So many more are drawn of a level whose rest is opened."""
+
+MOST = 240
+"""Nodes that are drawn of one level at most: a ring of more is not to be read."""
 
 SOURCES = 10
 """Nodes in the list of sources."""
@@ -31,12 +38,14 @@ class Choice:
         head: a head, or None for all.
         by: "attention" or "contribution", which decides what nodes are drawn.
         cls: the class whose logit is taken apart.
+        opened: how many nodes of a level are drawn, by its hop, where more were asked for.
     """
 
     hops: int
     head: int | None
     by: str
     cls: int
+    opened: Mapping[int | str, int] = field(default_factory=dict)
 
     @property
     def heads(self) -> slice | list[int]:
@@ -48,6 +57,13 @@ class Choice:
     def total(self, level: Level) -> float:
         """What a level adds to the logit."""
         return float(level.total[self.heads, self.cls].sum())
+
+    def counts(self, parts: list[Part], most: int) -> list[int]:
+        """How many nodes of each level are drawn, if no more are asked for at most so many."""
+        sizes = [len(part.nodes) for part in parts]
+        asked = [min(self.opened.get(part.level.hop, 0), MOST) for part in parts]
+        drawn = zip(share_out(sizes, most), asked, sizes, strict=True)
+        return [min(max(count, more), size) for count, more, size in drawn]
 
 
 class Part(NamedTuple):
@@ -69,8 +85,7 @@ def take_apart(explanation: Explanation, choice: Choice, most: int = NODES) -> d
     """The levels, the nodes to draw, at most so many, and the parts of the logit. Nodes are
     numbers."""
     parts = [Part.of(level, choice) for level in explanation.levels if choice.shows(level)]
-    counts = share_out([len(part.nodes) for part in parts], most)
-    drawn = [_drawn(*pair, choice) for pair in zip(parts, counts, strict=True)]
+    drawn = [_drawn(*pair, choice) for pair in zip(parts, choice.counts(parts, most), strict=True)]
     nodes = [node for chosen, _ in drawn for node in chosen]
     rests = {part.level.hop: rest for part, (_, rest) in zip(parts, drawn, strict=True)}
     _link(nodes, explanation)
@@ -107,16 +122,21 @@ def share_out(sizes: list[int], total: int) -> list[int]:
 
 
 def _drawn(part: Part, count: int, choice: Choice) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The nodes of a level that matter most, and the others as one."""
+    """The nodes of a level that matter most, and the others as one.
+
+    "opened" is how many are drawn once the others are opened, None where no more are.
+    """
     top = (part.shares if choice.by == "attention" else part.added.abs()).topk(count).indices
     shares, added = part.shares[top], part.added[top]
     rows = zip(part.nodes[top].tolist(), shares.tolist(), added.tolist(), strict=True)
     names = ("node", "attention", "contribution")
     drawn = [{"hop": part.level.hop, **dict(zip(names, row, strict=True))} for row in rows]
+    whole = len(part.nodes)
     rest = {
-        "nodes": len(part.nodes) - count,
-        "attention": max(0.0, float(part.shares.sum() - shares.sum())),
+        "nodes": whole - count,
+        "attention": max(0.0, float(part.shares.sum() - shares.sum())) if count < whole else 0.0,
         "contribution": choice.total(part.level) - float(added.sum()),
+        "opened": min(count + STEP, whole, MOST) if count < min(whole, MOST) else None,
     }
     return drawn, rest
 

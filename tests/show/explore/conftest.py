@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,6 +11,16 @@ from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import server
 from subtree_attention.show.pages.serving import address, listen, serving
 from tests.show.explore.odd import HOSTILE, ODD
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Request
+
+WAYS = {"light": (1280, 900), "dark": (1280, 900), "narrow": (320, 640)}
+ARGUMENTS = [
+    "--no-sandbox",  # which cannot be had as root, as in most containers
+    "--use-angle=swiftshader",  # WebGL without a GPU
+    "--enable-unsafe-swiftshader",
+]
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +51,36 @@ def url(views: Views) -> Iterator[str]:
     """A server that runs as long as the tests."""
     with listen(0) as listening, serving(server(views, listening), listening):
         yield f"{address(listening)}/"
+
+
+@pytest.fixture(scope="module")  # so that other modules can start one of their own
+def browser(chromium: str) -> "Iterator[Browser]":
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=["light"])
+def page(browser: "Browser", url: str, request: pytest.FixtureRequest) -> "Iterator[Page]":
+    """A page whose every complaint fails the test."""
+    width, height = WAYS[request.param]
+    scheme = "dark" if request.param == "dark" else "light"
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(dialog.message))
+    page.on("requestfailed", lambda asked: complaints.extend(failed(asked)))
+    page.on("request", lambda asked: asked.url.startswith(url) or complaints.append(asked.url))
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def failed(asked: "Request") -> list[str]:
+    """A request that failed, unless the page was left before the answer came."""
+    return [] if asked.failure == "net::ERR_ABORTED" else [f"{asked.url}: {asked.failure}"]

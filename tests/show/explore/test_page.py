@@ -1,47 +1,13 @@
 """The page in a real browser."""
 
 import re
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, Request, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
+from tests.show.explore.conftest import WAYS
 from tests.show.explore.odd import HOSTILE, ODD
-
-WAYS = {"light": (1280, 900), "dark": (1280, 900), "narrow": (320, 640)}
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with sync_playwright() as playwright:
-        # Its sandbox cannot be had as root, as in most containers.
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=["light"])
-def page(browser, url, request) -> Iterator[Page]:
-    """A page whose every complaint fails the test."""
-    width, height = WAYS[request.param]
-    scheme = "dark" if request.param == "dark" else "light"
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-    page.set_default_timeout(15_000)
-    complaints: list[str] = []
-    page.on("console", lambda said: complaints.append(said.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(dialog.message))
-    page.on("requestfailed", lambda asked: complaints.extend(failed(asked)))
-    page.on("request", lambda asked: asked.url.startswith(url) or complaints.append(asked.url))
-    yield page
-    page.close()
-    assert complaints == []
-
-
-def failed(asked: Request) -> list[str]:
-    """A request that failed, unless the page was left before the answer came."""
-    return [] if asked.failure == "net::ERR_ABORTED" else [f"{asked.url}: {asked.failure}"]
 
 
 def root(page: Page, id: str) -> None:
@@ -109,9 +75,56 @@ def test_search_by_pointer(page, url):
 
 def test_an_unknown_node_is_told(browser, url):
     page = browser.new_page()  # the browser itself notes the 404 on the console
-    page.goto(f"{url}#/node/nobody")
+    opened(page, url, "p1")
+    page.evaluate("location.hash = '#/node/nobody'")
     expect(page.get_by_role("alert")).to_have_text("there is no node 'nobody'")
+    expect(page.locator("#trail li")).to_have_text(["p1"])
+    page.locator("#sources a").nth(1).click()
+    expect(page.locator("#trail li")).to_have_count(2)
+    expect(page.get_by_role("alert")).to_be_hidden()
     page.close()
+
+
+def test_what_a_search_does_not_find_is_told_and_leaves_no_trace(page, url):
+    opened(page, url, "p1")
+    box = page.locator("#find")
+    box.fill("nobody")
+    box.press("Enter")
+    said = page.get_by_text("'nobody'")
+    expect(said).to_be_visible()
+    expect(box).to_be_focused()
+    expect(box).to_have_value("nobody")
+    expect(page).to_have_url(re.compile("#/node/p1$"))
+    expect(page.locator("#trail li")).to_have_text(["p1"])
+    box.fill("p10")
+    box.press("Enter")
+    root(page, "p10")
+    expect(said).to_be_hidden()
+    expect(page.locator("#trail li")).to_have_text(["p1", "p10"])
+    page.go_back()
+    root(page, "p1")
+
+
+def test_a_search_that_finds_several_lets_one_choose(page, url):
+    opened(page, url, "p1")
+    box = page.locator("#find")
+    box.fill("P1")
+    box.press("Enter")
+    expect(page.locator("#found [aria-selected=true]")).to_contain_text("p1")
+    box.press("Enter")
+    root(page, "p1")
+
+
+def test_the_focus_is_never_lost(page, url):
+    page.goto(url)
+    page.locator("#lists a").first.press("Enter")
+    expect(page.locator("#root")).to_be_focused()
+    page.locator("#sources a").nth(1).press("Enter")
+    expect(page.locator("#trail li")).to_have_count(2)
+    expect(page.locator("#root")).to_be_focused()
+    page.go_back()
+    page.go_back()
+    expect(page.locator("#start-title")).to_be_focused()
 
 
 def test_the_slider_and_the_switches_change_the_address_and_the_view(page, url):
@@ -176,26 +189,6 @@ def test_keys_move_and_enter_makes_a_root_and_back_returns(page, url):
     expect(page.locator("#trail li")).to_have_text(["p1"])
 
 
-def test_a_click_on_the_picture_makes_a_root(page, url):
-    opened(page, url, "p1", "?hops=1")
-    box = page.locator("#drawing").bounding_box()
-    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    # The picture gives way to the card, so look for nodes instead of knowing where they stand.
-    page.locator("#drawing").scroll_into_view_if_needed()
-    card = page.locator("#card")
-    for step in range(10, 120):
-        page.mouse.move(middle[0] + 130 + 2 * step, middle[1])
-        for down in range(-240, 241, 30):
-            page.mouse.move(middle[0] + 2 * step, middle[1] + down)
-            if card.is_visible() and "hop 1" in card.inner_text():
-                name = page.locator("#card .card-title").inner_text()
-                page.mouse.down()
-                page.mouse.up()
-                root(page, name)
-                return
-    pytest.fail("no node of hop 1 was found under the pointer")
-
-
 @pytest.mark.parametrize("id", ODD)
 def test_odd_ids_have_addresses(page, url, id):
     opened(page, url, id)
@@ -250,29 +243,3 @@ def test_the_list_tells_the_same_as_the_picture(page, url):
     name = items.nth(2).locator("a").inner_text()
     items.nth(2).locator("a").press("Enter")
     root(page, name)
-
-
-def test_nodes_of_a_ring_have_room_and_lines_do_not_cross(page, url, views):
-    page.goto(url)
-    nodes = views.node("p1", 4)["nodes"]
-    told = [
-        {"hop": n["hop"], "parent": n["parent"], "size": 10 + 36 * (i % 3)}
-        for i, n in enumerate(nodes)
-    ]
-    told += [{"hop": "global", "parent": None, "size": 30}] * 9
-    spots = page.evaluate(
-        "async (nodes) => (await import('/static/layout.js')).place(nodes).spots", told
-    )
-    for i, (one, at) in enumerate(zip(told, spots, strict=True)):
-        for other, there in list(zip(told, spots, strict=True))[:i]:
-            if one["hop"] == other["hop"]:
-                apart = ((at["x"] - there["x"]) ** 2 + (at["y"] - there["y"]) ** 2) ** 0.5
-                assert apart >= (one["size"] + other["size"]) / 2
-    for hop in range(2, 5):  # in the order of the angles, parents come in order too
-        level = sorted(
-            (spots[i]["angle"], spots[n["parent"]]["angle"])
-            for i, n in enumerate(told)
-            if n["hop"] == hop and told[n["parent"]]["hop"] == hop - 1
-        )
-        parents = [parent for _, parent in level]
-        assert parents == sorted(parents)

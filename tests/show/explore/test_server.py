@@ -119,6 +119,10 @@ class TestAnswers:
         assert {node["hop"] for node in view["nodes"]} == {0, 1, 2}
         assert view["parts"]["other_heads"] != 0
 
+    def test_levels_are_opened(self, client):
+        asked = {"id": "p1", "hops": "2", "open": "2:3,global:5"}
+        assert client.get("/api/node", params=asked).status_code == 200
+
     @pytest.mark.parametrize(
         ("asked", "status", "words"),
         [
@@ -126,6 +130,8 @@ class TestAnswers:
             ({}, 404, "there is no node ''"),
             ({"id": "p1", "hops": "-1"}, 400, "hops must be a whole number, got '-1'"),
             ({"id": "p1", "hops": "1" * 400}, 400, "hops must be a whole number"),
+            ({"id": "p1", "open": "2:x"}, 400, "open must be a whole number, got 'x'"),
+            ({"id": "p1", "open": "here"}, 400, "open must be a whole number, got 'here'"),
             ({"id": "p1", "head": "9"}, 400, "there is no head 9"),
             ({"id": "p1", "by": "x"}, 400, "unknown order 'x'"),
             ({"id": "p1", "class": "x"}, 400, "unknown class 'x'"),

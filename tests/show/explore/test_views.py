@@ -13,7 +13,7 @@ from subtree_attention.nn import build
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.columns import Columns
 from subtree_attention.show.explore.views import UnknownNode
-from subtree_attention.show.subtree import NODES, share_out
+from subtree_attention.show.subtree import MOST, NODES, STEP, share_out
 from tests.show.explore.odd import HOSTILE, ODD
 from tests.show.made import made_run
 
@@ -73,6 +73,20 @@ def test_the_largest_are_drawn_and_linked_along_their_walks(large):
         assert node["walk"][node["hop"] - parent["hop"]] == parent["id"]
     level = [abs(node["contribution"]) for node in view["nodes"] if node["hop"] == 4]
     assert level == sorted(level, reverse=True)
+
+
+def test_more_of_a_level_is_drawn_when_it_is_opened(large):
+    views = large[0]
+    first = {level["hop"]: level for level in views.node("5", 3)["levels"]}
+    more = first[3]["rest"]["opened"]
+    assert more == first[3]["nodes"] - first[3]["rest"]["nodes"] + STEP
+    view = views.node("5", 3, opened={3: more, 1: 2})  # what is drawn anyway stays
+    second = {level["hop"]: level for level in view["levels"]}
+    assert second[3]["rest"]["nodes"] == first[3]["rest"]["nodes"] - STEP
+    assert [second[hop] for hop in (0, 1, 2)] == [first[hop] for hop in (0, 1, 2)]
+    last = views.node("5", 3, opened={3: 10**6, "global": 10**6})["levels"]
+    assert (last[3]["rest"]["nodes"], last[-1]["rest"]["nodes"]) == (0, 400 - MOST)
+    assert last[3]["rest"]["opened"] is last[-1]["rest"]["opened"] is None
 
 
 def test_small_levels_are_drawn_whole():

@@ -15,6 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from ...explanations.explanation import GLOBAL
 from ..pages import serving
 from .views import UnknownNode, Views
 
@@ -30,6 +31,8 @@ def create_app(views: Views, port: int) -> ASGIApp:
             numbers["hops"] = _integer("hops", query["hops"])
         if query.get("head", "all") != "all":
             numbers["head"] = _integer("head", query["head"])
+        if "open" in query:
+            numbers["opened"] = _opened(query["open"])
         by = query.get("by", "attention")
         return views.node(query.get("id", ""), by=by, cls=query.get("class"), **numbers)
 
@@ -65,6 +68,15 @@ def _integer(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise ValueError(f"{name} must be a whole number, got '{text}'")
     return int(text)
+
+
+def _opened(text: str) -> dict[int | str, int]:
+    """How many nodes of which levels are drawn: "2:60,global:30"."""
+    pairs = [pair.partition(":") for pair in text.split(",")]
+    return {
+        hop if hop == GLOBAL else _integer("open", hop): _integer("open", count)
+        for hop, _, count in pairs
+    }
 
 
 def server(views: Views, listening: socket.socket) -> uvicorn.Server:

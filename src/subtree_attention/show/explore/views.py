@@ -6,6 +6,7 @@ the page shows them as text.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -121,6 +122,7 @@ class Views:
         head: int | None = None,
         by: str = "attention",
         cls: str | None = None,
+        opened: Mapping[int | str, int] | None = None,
     ) -> dict[str, Any]:
         """A root: its subtree, its logits, and what they are made of.
 
@@ -130,6 +132,7 @@ class Views:
             head: 1 to H, or all.
             by: what chooses and sizes the nodes, see `ORDERS`.
             cls: name of the class to take apart; by default the predicted one.
+            opened: how many nodes to draw of a level, by its hop, where more than at first.
         """
         root = self._find(id)
         _check.integer("hops", hops, 0)
@@ -140,7 +143,7 @@ class Views:
         predicted = int(self._answers.given[root])
         explained = predicted if cls is None else run.dataset.find_class(cls)
         at = None if head is None else head - 1
-        choice = Choice(min(hops, MOST_HOPS), at, by, explained)
+        choice = Choice(min(hops, MOST_HOPS), at, by, explained, opened or {})
         with self._lock:
             apart = take_apart(self._explain(root), choice)
         for drawn in apart["nodes"]:

@@ -1,6 +1,6 @@
-// The address of a view: #/node/ID?hops=3&head=all&by=attention&class=NAME, or #/ for the start.
+// The address of a view: #/node/ID?hops=3&head=all&by=attention&class=NAME&open=2:60, or #/ for the start.
 
-const OPTIONS = ["hops", "head", "by", "class"];
+const OPTIONS = ["hops", "head", "by", "class", "open"];
 
 export function parse(hash) {
   const found = /^#\/node\/([^?]*)(?:\?(.*))?$/.exec(hash);

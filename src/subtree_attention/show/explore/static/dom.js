@@ -14,8 +14,13 @@ export function el(tag, attributes = {}, ...children) {
 export const signed = (value) =>
   (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3); // a minus as wide as the plus
 
-export const percent = (share) =>
-  share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
+export const percent = (share, digits = 1) => {
+  const least = 0.1 ** digits; // of what is told
+  return share > 0 && 100 * share < least / 2 ? `< ${least.toFixed(digits)} %` : `${(100 * share).toFixed(digits)} %`;
+};
+
+export const few = (number) => // in few characters: 139, 12.4k
+  number.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export const count = (number, word) =>
   `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;

@@ -1,75 +1,163 @@
 // The subtree as a picture, and how pointer and keys move in it.
 
 import cytoscape from "./vendor/cytoscape.esm.min.mjs";
-import { colour } from "./colours.js";
-import { hopName, short } from "./dom.js";
+import { short } from "./dom.js";
+import { gestures } from "./gestures.js";
+import { written } from "./labels.js";
 import { place } from "./layout.js";
+import { styles, TEXT } from "./look.js";
+import { asked, line, mark, mostOf, ring, sizeOf, topOf, widthOf } from "./marks.js";
 
-const SMALLEST = 9, LARGEST = 46, NAMED = 8;
+const MARGIN = 14, CLOSEST = 8; // pixels around the picture; how far one can zoom in
 const CARD = 270; // room for the card, where the picture is wider than high
+const FINGER = 14; // pixels by which a finger may miss a node
+const MANY = 120; // nodes
+const STAYS = 350, PASSING = 90; // milliseconds: of what was pointed at, and until another is
 
 export class Drawing {
-  // on.point(node or null) is called with what is pointed at, on.choose(node) with a new root.
+  // on.point(node or null) is called with what is pointed at, on.choose(node) with a new root, and
+  // on.open(rest) with the rest of a level.
   constructor(container, on) {
-    Object.assign(this, { on, container });
+    Object.assign(this, { on, container, wait: 0, whole: 1, outer: [1, 1, 1] });
     this.cy = cytoscape({
       container,
-      userZoomingEnabled: false, // the wheel scrolls the page; there are buttons
+      userZoomingEnabled: false, // gestures.js does
       boxSelectionEnabled: false,
       autoungrabify: true,
-      minZoom: 0.2,
-      maxZoom: 4,
     });
-    this.cy.on("mouseover", "node.seen", (event) => this.point(event.target));
-    this.cy.on("mouseout", "node.seen", () => this.point(null));
-    this.cy.on("tap", "node.seen", (event) => on.choose(event.target.data("told")));
+    this.cy.on("mouseover", "node.seen", (event) => this.soon(event.target, this.pointed ? PASSING : 0));
+    this.cy.on("mouseout", "node.seen", () => this.leave());
+    this.cy.on("tap", "node.seen", (event) => this.choose(event.target));
+    this.cy.on("viewport", () => this.nameSoon());
+    gestures(container, {
+      zoomBy: (factor, at) => this.zoom(factor, at),
+      panBy: (x, y) => this.cy.panBy({ x, y }),
+      whole: () => this.cy.zoom() <= this.whole * 1.001,
+    }, (at) => this.tapped(at));
     container.addEventListener("keydown", (event) => this.key(event));
-    container.addEventListener("focus", () => this.point(this.current ?? this.at(0)));
-    container.addEventListener("blur", () => this.point(null));
+    container.addEventListener("focus", () => this.pointed || this.point(this.current ?? this.at(0)));
     new ResizeObserver(() => this.fit()).observe(container);
   }
 
   show(view, options, classes) {
-    const sizes = sizesOf(view.nodes, options.by);
-    const { spots, rings } = place(view.nodes.map((node, i) => ({ ...node, size: sizes[i] })));
-    const largest = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a]).slice(0, NAMED);
-    const elements = [...rings].map(([hop, radius]) => ring(hop, radius));
-    view.nodes.forEach((told, i) => {
-      const named = told.hop === 0 || largest.includes(i);
-      elements.push(mark(told, i, sizes[i], spots[i], named, options, classes));
+    const most = mostOf(view.nodes, options.by);
+    const nodes = view.nodes.map((node) => ({ ...node, size: sizeOf(node[options.by], most) }));
+    const levels = view.levels.filter((level) => level.hop !== 0 && level.rest && level.nodes);
+    const tops = (larger) => new Map(levels.map((level) => [level.hop, topOf(level, options.by, most, larger, levels.length)]));
+    let top, placed; // texts have one size on the screen, so first see how large the picture gets
+    for (const larger of [() => 1, () => 1.1 / this.whole]) {
+      top = tops(larger());
+      placed = place(nodes, top);
+      this.measure(nodes, placed.rings, top);
+    }
+    const elements = levels.flatMap((level) => ring(level, placed.rings.get(level.hop), top.get(level.hop)));
+    nodes.forEach((told, i) => {
+      elements.push(mark(told, i, placed.spots[i], options, classes));
       if (told.parent !== null) elements.push(line(told, i, view.nodes[told.parent]));
     });
-    this.current = null;
+    const before = this.current?.data("told");
     this.cy.elements().remove();
-    this.cy.style(styles(1));
+    this.cy.style(styles());
     this.cy.add(elements);
+    this.per = 1;
     this.fit();
-    if (document.activeElement === this.container) this.point(this.at(0));
+    this.current = this.pointed = null;
+    const again = this.cy.nodes(".seen").filter((node) => same(node.data("told"), before));
+    this.point(document.activeElement === this.container ? (again.nonempty() ? again[0] : this.at(0)) : null);
   }
 
   at(place) {
     return this.cy.getElementById(`node-${place}`);
   }
 
-  fit() {
-    this.cy.resize();
-    this.cy.fit(undefined, 14);
-    this.cy.style(styles(Math.min(Math.max(0.7, 1 / this.cy.zoom()), 1.7)));
-    const aside = (this.cy.width() - this.cy.height()) / 2;
-    if (aside > CARD / 8) this.cy.panBy({ x: Math.min(aside, CARD / 2), y: 0 });
+  // How far the picture reaches: to the sides, up and down; and the zoom at which all is seen.
+  measure(nodes, rings, tops) {
+    let side = 30, up = 30;
+    for (const [hop, radius] of rings) {
+      const largest = Math.max(...nodes.filter((node) => node.hop === hop).map((node) => node.size), 0);
+      side = Math.max(side, radius + largest / 2);
+      up = Math.max(up, side, radius + tops.get(hop).up);
+    }
+    const root = Math.max(...nodes.filter((node) => node.hop === 0).map((node) => node.size));
+    this.outer = [Math.max(side, root / 2), Math.max(up, root / 2), Math.max(side, root / 2 + 18)];
+    this.whole = this.zoomForAll();
   }
 
-  zoom(by) {
-    const middle = { x: this.cy.width() / 2, y: this.cy.height() / 2 };
-    this.cy.zoom({ level: this.cy.zoom() * by, renderedPosition: middle });
+  zoomForAll() {
+    const [side, up, down] = this.outer, { width, height } = this.container.getBoundingClientRect();
+    return Math.min(
+      Math.max(width - 2 * MARGIN, 40) / (2 * side), Math.max(height - 2 * MARGIN, 40) / (up + down), 2);
+  }
+
+  fit() {
+    this.cy.resize();
+    this.whole = this.zoomForAll();
+    const [side, up, down] = this.outer, width = this.cy.width(), height = this.cy.height();
+    const aside = width / 2 - side * this.whole - MARGIN;
+    const x = width / 2 + Math.max(0, width > height ? Math.min(aside, CARD / 2) : 0);
+    this.cy.minZoom(this.whole).maxZoom(this.whole * CLOSEST);
+    this.cy.viewport({ zoom: this.whole, pan: { x, y: (height + (up - down) * this.whole) / 2 } });
+    this.name();
+  }
+
+  zoom(by, at = { x: this.cy.width() / 2, y: this.cy.height() / 2 }) {
+    this.cy.zoom({ level: this.cy.zoom() * by, renderedPosition: at });
+    if (this.cy.zoom() <= this.whole) this.fit();
+  }
+
+  // In every picture, or if it has many nodes once it stands still.
+  nameSoon() {
+    const many = this.cy.nodes().length > MANY;
+    if (many) clearTimeout(this.naming);
+    if (many || !this.naming) this.naming = setTimeout(() => this.name(), many ? 120 : 16);
+  }
+
+  // Names have the same size at every zoom, so there is room for more of them the closer one looks.
+  name() {
+    clearTimeout(this.naming);
+    this.naming = 0;
+    const zoom = this.cy.zoom(), long = zoom > 2 * this.whole ? 32 : 16;
+    const nodes = this.cy.nodes(".named, .rest").toArray().sort((a, b) => b.data("weight") - a.data("weight"));
+    const names = nodes.map((node) => (node.hasClass("mark") ? short(node.data("called"), long) : node.data("called") ?? ""));
+    const items = nodes.map((node, i) => {
+      const { x, y } = node.renderedPosition(), { size, ring, bold, sides } = node.data();
+      const lines = names[i].split("\n"), wide = Math.max(...lines.map((line) => widthOf(line, bold)));
+      return { x, y, reach: (size / 2 + ring) * zoom, wide, high: lines.length * TEXT.line, sides };
+    });
+    const where = written(items, [this.cy.width(), this.cy.height()]);
+    this.cy.batch(() => {
+      nodes.forEach((node, i) => {
+        if (!names[i] || (!where[i] && !node.data("name"))) return;
+        node.data({ name: where[i] ? names[i] : "", ...asked(where[i], zoom, node.data("ring")) });
+      });
+      if (this.per !== 1 / zoom) this.cy.elements().data("per", (this.per = 1 / zoom));
+    });
+  }
+
+  // ----------------------------------------------------------------------------------- pointing
+
+  soon(node, wait) {
+    clearTimeout(this.wait);
+    if (wait) this.wait = setTimeout(() => this.point(node), wait);
+    else this.point(node);
+  }
+
+  // What is pointed at stays for a moment, so that one can go to its card.
+  leave() {
+    this.soon(document.activeElement === this.container ? this.current : null, STAYS);
+  }
+
+  stay() {
+    clearTimeout(this.wait);
   }
 
   point(node) {
     this.cy.elements(".pointed, .same, .way").removeClass("pointed same way");
-    if (!node || node.empty()) return this.on.point(null);
+    this.pointed = node && !node.empty() && node.inside() ? node : null;
+    if (!this.pointed) return this.on.point(null);
     const told = node.data("told");
     this.current = node;
-    this.cy.nodes(".seen").filter((other) => other.data("told").id === told.id).addClass("same");
+    if (!told.rest) this.cy.nodes(".mark").filter((other) => other.data("told").id === told.id).addClass("same");
     node.removeClass("same").addClass("pointed");
     for (let step = node; step.nonempty(); ) {
       const edge = step.outgoers("edge");
@@ -77,6 +165,25 @@ export class Drawing {
       step = edge.targets();
     }
     return this.on.point(told);
+  }
+
+  choose(node) {
+    const told = node.data("told");
+    if (told.rest) this.on.open(told);
+    else this.on.choose(told);
+  }
+
+  // By a finger: the first tap shows what it is, the second makes it the root.
+  tapped(at) {
+    const zoom = this.cy.zoom();
+    const far = (node) => {
+      const { x, y } = node.renderedPosition();
+      return Math.hypot(x - at.x, y - at.y) - (node.data("size") / 2) * zoom;
+    };
+    const near = this.cy.nodes(".seen").toArray().sort((a, b) => far(a) - far(b))[0];
+    const found = near && far(near) < FINGER ? near : null;
+    if (found && this.pointed?.id() === found.id()) this.choose(found);
+    else this.point(found);
   }
 
   key(event) {
@@ -87,12 +194,12 @@ export class Drawing {
       "ArrowUp": () => this.point(this.across(from, -1)),
       "ArrowDown": () => this.point(this.across(from, 1)),
       "Home": () => this.point(this.at(0)),
-      "Enter": () => this.on.choose(from.data("told")),
+      "Enter": () => this.choose(from),
       "+": () => this.zoom(1.25),
       "-": () => this.zoom(0.8),
       "0": () => this.fit(),
     }[event.key];
-    if (!act) return;
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
     act();
     event.preventDefault();
   }
@@ -109,7 +216,7 @@ export class Drawing {
   }
 
   across(node, step) {
-    const hops = [...new Set(this.cy.nodes(".seen").map((other) => other.data("told").hop))];
+    const marks = this.cy.nodes(".mark"), hops = [...new Set(marks.map((other) => other.data("told").hop))];
     const hop = hops[hops.indexOf(node.data("told").hop) + step];
     if (hop === undefined) return node;
     const { x, y } = node.position();
@@ -118,74 +225,4 @@ export class Drawing {
   }
 }
 
-// Areas go by what is shown. All the attention of hop 0 is the root's own, so others set the scale.
-function sizesOf(nodes, by) {
-  const values = nodes.map((node) => Math.abs(node[by]));
-  const most = Math.max(...values.filter((_, i) => by === "contribution" || nodes[i].hop !== 0), 1e-12);
-  return values.map((value) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(Math.min(value / most, 1)));
-}
-
-function ring(hop, radius) {
-  const data = { id: `ring-${hop}`, size: 2 * radius, name: typeof hop === "string" ? hop : hopName(hop) };
-  return { group: "nodes", data, position: { x: 0, y: 0 }, classes: "ring" };
-}
-
-function mark(told, i, size, spot, named, options, classes) {
-  const data = { id: `node-${i}`, told, size, angle: spot.angle, ...outward(told, spot) };
-  data.name = named ? short(told.id, 14) : "";
-  data.truth = classes.look(told.label ?? told.predicted).colour;
-  if (options.by === "contribution") {
-    const adds = told.contribution >= 0;
-    Object.assign(data, { fill: colour(adds ? "plus" : "minus"), shape: adds ? "ellipse" : "diamond", ring: 0 });
-  } else {
-    const { colour: fill, shape } = classes.look(told.predicted);
-    Object.assign(data, { fill, shape, ring: told.label === null ? 0 : 2.5 });
-  }
-  return { group: "nodes", data, position: { x: spot.x, y: spot.y }, classes: told.hop === 0 ? "seen root" : "seen" };
-}
-
-// A name stands on the far side of the root, so that names do not meet in the middle.
-function outward(told, { angle }) {
-  const across = told.hop === 0 ? 0 : Math.sin(angle);
-  const side = across > 0.4 ? "right" : across < -0.4 ? "left" : "center";
-  const high = side === "center" ? (told.hop !== 0 && Math.cos(angle) > 0 ? "top" : "bottom") : "center";
-  const away = { right: 5, left: -5, center: 0 }[side];
-  return { side, high, awayX: away, awayY: { top: -4, bottom: 5, center: 0 }[high] };
-}
-
-function line(told, i, parent) {
-  const data = { id: `edge-${i}`, source: `node-${i}`, target: `node-${told.parent}` };
-  return { group: "edges", data, classes: told.hop - parent.hop === 1 ? "" : "passing" };
-}
-
-// Texts are larger than the picture by a factor, so that they are read at every size of it.
-function styles(larger) {
-  const ink = colour("ink"), paper = colour("paper");
-  return [
-    { selector: "node", style: {
-      "width": "data(size)", "height": "data(size)", "border-width": 1, "overlay-opacity": 0,
-      "label": "data(name)", "font-family": "system-ui, sans-serif" } },
-    { selector: "node.seen", style: {
-      "shape": "data(shape)", "background-color": "data(fill)", "border-color": paper,
-      "outline-width": "data(ring)", "outline-offset": 1, "outline-color": "data(truth)",
-      "font-size": 11 * larger, "color": ink, "text-halign": "data(side)", "text-valign": "data(high)",
-      "text-margin-x": "data(awayX)", "text-margin-y": "data(awayY)", "text-outline-color": paper,
-      "text-outline-width": 2, "min-zoomed-font-size": 6, "z-index": 2 } },
-    { selector: "node.root", style: { "font-weight": "bold", "font-size": 13 * larger } },
-    { selector: "node.ring", style: {
-      "shape": "ellipse", "background-opacity": 0, "border-color": colour("line"), "z-index": 0,
-      "font-size": 10 * larger, "color": colour("quiet"), "text-valign": "top", "text-margin-y": 5,
-      "text-background-color": paper, "text-background-opacity": 1, "text-background-padding": 2,
-      "events": "no" } },
-    { selector: "edge", style: {
-      "width": 1, "line-color": colour("edge"), "curve-style": "straight", "events": "no",
-      "z-index": 1 } },
-    { selector: "edge.passing", style: { "line-style": "dashed" } },
-    { selector: "edge.way", style: { "width": 2.5, "line-color": ink, "z-index": 3 } },
-    { selector: "node.same", style: { "border-width": 3, "border-color": ink } },
-    { selector: "node.pointed", style: {
-      "border-width": 4, "border-color": ink, "z-index": 5,
-      "underlay-color": colour("focus"), "underlay-opacity": 0.35, "underlay-padding": 8,
-      "underlay-shape": "ellipse" } },
-  ];
-}
+const same = (one, other) => other && one.hop === other.hop && one.id === other.id && one.rest === other.rest;

@@ -1,23 +1,26 @@
 // Where nodes stand: the root in the middle, each level on a ring. Every node has a sector of the
 // circle, inside of that of the node which its walk leads through, so no two lines cross. Angles
-// begin at the top, where a sector is left free for the names of the rings.
+// begin at the top, where a sector is left free for the captions of the rings and the rests.
 
 import { total } from "./dom.js";
 
 const RING = 58; // least distance of rings, if they are few
 const CLOSE = 36; // and if they are many
-const FEW = 4;
+export const FEW = 4;
 const GAP = 8; // between neighbours on a ring
-const NAME = 44; // width of the free sector at the first ring
+const FREE = 0.9; // the free sector is no wider than this on either side, in radians
 const CIRCLE = 2 * Math.PI;
 
-// nodes: [{hop, parent, size}] by level -> [{x, y, angle}], and the radius of each ring.
-export function place(nodes) {
+// nodes: [{hop, parent, size}] by level; tops: by hop how far what stands on top of its ring reaches:
+// {left, right, up, down}.
+// -> [{x, y, angle}] of the nodes, and the radius of each ring.
+export function place(nodes, tops) {
   const angles = new Array(nodes.length).fill(0);
   const children = nodes.map(() => []);
   nodes.forEach((node, at) => node.parent !== null && children[node.parent].push(at));
-  const rings = radii(nodes);
-  const free = NAME / Math.min(...rings.values());
+  const rings = radii(nodes, tops);
+  const [left, right] = ["left", "right"].map((side) =>
+    Math.max(0, ...[...rings].map(([hop, radius]) => Math.min((tops.get(hop)[side] + GAP) / radius, FREE))));
 
   // The sector a node needs, for itself or for what hangs on it.
   const need = (at) => Math.max(
@@ -40,9 +43,9 @@ export function place(nodes) {
     nodes[0].hop === 0 ? children[0] : [],
   ];
   const most = Math.max(...groups.map((group) => total(group.map(need))));
-  const wider = Math.max(1, most / (CIRCLE - free));
+  const wider = Math.max(1, most / (CIRCLE - left - right));
   for (const [hop, radius] of rings) rings.set(hop, radius * wider);
-  for (const group of groups) share(group, free / 2, CIRCLE - free / 2);
+  for (const group of groups) share(group, right, CIRCLE - left);
   const spots = nodes.map((node, at) => {
     const radius = rings.get(node.hop) ?? 0, angle = angles[at];
     return { x: radius * Math.sin(angle), y: -radius * Math.cos(angle), angle };
@@ -50,20 +53,21 @@ export function place(nodes) {
   return { spots, rings };
 }
 
-// Rings on which the nodes of each level have room side by side.
-function radii(nodes) {
-  const rings = new Map(), hops = new Set(nodes.map((node) => node.hop));
-  const apart = hops.size <= FEW + 1 ? RING : CLOSE;
-  let radius = 0, before = 0;
-  for (const hop of hops) {
-    const sizes = nodes.filter((node) => node.hop === hop).map((node) => node.size);
-    const largest = Math.max(...sizes);
-    if (hop !== 0) {
-      const around = total(sizes) + sizes.length * GAP + NAME;
-      radius = Math.max(radius + apart, radius + (before + largest) / 2 + GAP, around / CIRCLE);
-      rings.set(hop, radius);
-    }
+// Rings on which the nodes of each level have room side by side, and what stands on top too; captions
+// of many rings are left out where they have none.
+function radii(nodes, tops) {
+  const rings = new Map(), few = tops.size <= FEW;
+  const largestOf = (hop) => Math.max(...nodes.filter((node) => node.hop === hop).map((node) => node.size), 0);
+  let radius = 0, before = largestOf(0), above = before / 2;
+  for (const [hop, { left, right, up, down }] of tops) {
+    const sizes = nodes.filter((node) => node.hop === hop).map((node) => node.size), largest = largestOf(hop);
+    const around = total(sizes) + sizes.length * GAP + left + right;
+    radius = Math.max(
+      radius + (few ? RING : CLOSE), radius + (before + largest) / 2 + GAP, radius + above + down + GAP / 2,
+      around / CIRCLE, few ? (Math.max(left, right) + GAP) / FREE : 0);
+    rings.set(hop, radius);
     before = largest;
+    above = up;
   }
   return rings;
 }

@@ -4,7 +4,7 @@ import { format, parse } from "./address.js";
 import { Classes } from "./colours.js";
 import { byId, count, el, percent, short } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { Panels } from "./panels.js";
+import { more, othersOf, Panels } from "./panels.js";
 import { search } from "./search.js";
 
 const LISTS = [
@@ -29,15 +29,28 @@ async function ask(path, parameters = {}) {
 
 // ------------------------------------------------------------------------------- where we are
 
-function go(id, visited = [...trail, id]) {
-  history.pushState({ trail: visited }, "", format(id, parse(location.hash).options));
-  render();
+// What is asked is shown, and only then is it a step of the history: what is not found leaves no trace.
+async function go(id, visited = [...trail, id]) {
+  const { open, ...options } = parse(location.hash).options; // what was opened is another root's
+  const shown = await render({ id, options }, () => {
+    history.pushState({ trail: visited }, "", format(id, options));
+    trail = visited;
+  });
+  if (shown) scrollTo({ top: 0 });
 }
 
 function change(options) {
   const here = parse(location.hash);
   history.replaceState(history.state, "", format(here.id, { ...here.options, ...options }));
   render();
+}
+
+// More nodes of a level; those of others stay as they are.
+function open(rest) {
+  if (rest.opened === null) return;
+  const others = (parse(location.hash).options.open ?? "").split(",").filter(
+    (each) => each && each.split(":")[0] !== String(rest.hop));
+  change({ open: [...others, `${rest.hop}:${rest.opened}`].join(",") });
 }
 
 // An address that was typed, or a link from elsewhere, has no trail yet.
@@ -50,14 +63,12 @@ function walked(id) {
 }
 
 function link(id, visited) {
-  const options = parse(location.hash).options;
+  const { open, ...options } = parse(location.hash).options;
   const anchor = el("a", { href: format(id, options), title: id.length > 28 ? id : false }, short(id, 28));
   anchor.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a new tab or window
     event.preventDefault();
     go(id, visited);
-    byId("root").focus({ preventScroll: true });
-    scrollTo({ top: 0 });
   });
   return anchor;
 }
@@ -75,21 +86,30 @@ function showTrail(current) {
 
 // ------------------------------------------------------------------------------------ showing
 
-async function render() {
-  if (!graph) return; // it begins by rendering
-  const { id, options } = parse(location.hash);
-  const mine = ++asked;
-  trail = walked(id);
+// `arrive` is called once there is something to show; by default the address is where we are.
+async function render(address = parse(location.hash), arrive = () => (trail = walked(address.id))) {
+  if (!graph) return false; // it begins by rendering
+  const { id, options } = address, mine = ++asked;
   try {
     const show = id === null ? await startPage() : await rootPage(id, options);
-    if (mine !== asked) return; // something else was asked meanwhile
+    if (mine !== asked) return false; // something else was asked meanwhile
+    arrive();
     byId("problem").hidden = true;
-    show();
+    keepingFocus(show);
+    showTrail(id);
+    return true;
   } catch (problem) {
-    if (mine !== asked) return;
-    complain(problem);
+    if (mine === asked) complain(problem);
+    return false;
   }
-  showTrail(id);
+}
+
+// What had the focus may be gone or hidden: then the heading of what is shown has it.
+function keepingFocus(show) {
+  const lost = () => document.activeElement === document.body || !document.activeElement.checkVisibility();
+  const had = !lost();
+  show();
+  if (had && lost()) byId(byId("view").hidden ? "start-title" : "root").focus({ preventScroll: true });
 }
 
 function complain(problem) {
@@ -128,7 +148,6 @@ async function rootPage(id, given) {
     byId("view").hidden = false;
     showControls(options, given.class);
     panels.show(view, options);
-    panels.card(null);
     drawing.show(view, options, classes);
     const shown = count(view.nodes.length, "node");
     byId("drawing").setAttribute("aria-label", `Subtree of ${id}, ${shown} shown. The list below tells the same.`);
@@ -161,23 +180,40 @@ function setUpControls() {
   byId("fit").addEventListener("click", () => drawing.fit());
 }
 
+const choose = (node) => node.id !== view.id && go(node.id);
+
+function point(node) {
+  panels.card(node, node ? actions(node) : []);
+  if (node) uncover();
+  const focused = document.activeElement === byId("drawing");
+  if (node && focused) byId("said").textContent = `${node.rest ? othersOf(node) : node.id}: ${panels.told(node)}`;
+}
+
+// On a small screen the card comes from below: the picture stays above it.
+function uncover() {
+  const card = byId("card"), picture = byId("drawing").getBoundingClientRect();
+  const over = picture.bottom - card.getBoundingClientRect().top;
+  if (getComputedStyle(card).position === "fixed" && over > 0) scrollBy({ top: Math.min(over, Math.max(picture.top, 0)) });
+}
+
+// What can be done with a node, or the rest of a level: the buttons of its card.
+function actions(node) {
+  if (node.rest) return node.opened === null ? [] : [[more(node), () => open(node)]];
+  return node.id === view.id ? [] : [["make it the root", () => choose(node)]];
+}
+
 async function begin() {
   search((text) => ask("search", { text }).catch(() => null), (id) => go(id));
+  byId("card").addEventListener("pointerenter", () => drawing.stay());
+  byId("card").addEventListener("pointerleave", (event) => event.pointerType === "mouse" && drawing.leave());
   graph = await ask("graph");
   classes = new Classes(graph.classes);
-  panels = new Panels(graph, classes, link);
+  panels = new Panels(graph, classes, link, open);
   byId("graph-title").textContent = graph.title;
-  drawing = new Drawing(byId("drawing"), {
-    choose: (node) => node.id !== view.id && go(node.id),
-    point: (node) => {
-      panels.card(node);
-      const focused = document.activeElement === byId("drawing");
-      if (node && focused) byId("said").textContent = `${node.id}: ${panels.told(node)}`;
-    },
-  });
+  drawing = new Drawing(byId("drawing"), { choose, open, point });
   setUpControls();
-  addEventListener("popstate", render);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
+  addEventListener("popstate", () => render());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render());
   await render();
 }
 

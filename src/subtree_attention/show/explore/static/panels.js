@@ -3,15 +3,16 @@
 import { byId, count, el, hopName, percent, short, signed, total } from "./dom.js";
 
 export class Panels {
-  // link(id) makes a link that opens a node as the root.
-  constructor(graph, classes, link) {
-    Object.assign(this, { graph, classes, link });
+  // link(id) makes a link that opens a node as the root, open(rest) draws more of a level.
+  constructor(graph, classes, link, open) {
+    Object.assign(this, { graph, classes, link, open });
   }
 
   show(view, options) {
     document.querySelectorAll(".of-class").forEach((place) => (place.textContent = view.class));
     byId("root").replaceChildren(el("span", { class: "quiet" }, "node "), view.id);
     byId("verdict").replaceChildren(...this.verdict(view));
+    byId("alone").textContent = alone(view);
     byId("classes").replaceChildren(...this.classRows(view));
     byId("hops-heads").replaceChildren(...hopRows(view));
     byId("sources").replaceChildren(...this.sourceRows(view, options));
@@ -26,9 +27,9 @@ export class Panels {
   }
 
   verdict(node) {
-    const parts = [el("span", {}, "predicted ", this.named(node.predicted), ` ${percent(node.probability)}`)];
+    const parts = [el("span", {}, "predicted ", this.named(node.predicted), ` (${percent(node.probability)})`)];
     if (node.label === null) parts.push("class not known");
-    else if (node.label === node.predicted) parts.push("which is right");
+    else if (!wrong(node)) parts.push("which is right");
     else parts.push(el("span", { class: "wrong" }, "it is ", this.named(node.label)));
     if (node.split) parts.push(`${node.split} node`);
     return parts.flatMap((part, i) => (i ? [" · ", part] : [part]));
@@ -73,9 +74,11 @@ export class Panels {
       const seen = new Set(view.nodes.flatMap((node) => [node.predicted, node.label]));
       const names = this.graph.classes.filter((name) => seen.has(name));
       items.push(...names.map((name) => item(this.classes.look(name).mark, name)));
-      items.push(item("mark ringed", "ring: true class"));
+      if (view.nodes.some(wrong)) items.push(item("mark ringed", "ring: a mistake, in the colour of its true class"));
     }
     items.push(el("li", { class: "quiet" }, "lines: the most probable walk, dashed through nodes not shown"));
+    if (view.levels.some((level) => level.rest?.nodes)) items.push(el("li", { class: "quiet" },
+      "on top of a ring: nodes drawn of all, their share of its attention, and the others as one, to be opened"));
     return items;
   }
 
@@ -83,35 +86,54 @@ export class Panels {
     return view.levels.filter((level) => level.rest).map((level) => {
       const nodes = view.nodes.filter((node) => node.hop === level.hop);
       const items = nodes.map((node) => el("li", {}, this.link(node.id), ` ${this.told(node)}`));
-      if (level.rest.nodes) items.push(el("li", { class: "quiet" }, `${count(level.rest.nodes, "other")}: ${added(level.rest)}`));
+      if (level.rest.nodes) items.push(this.rest({ ...level.rest, hop: level.hop }));
       const title = `${hopName(level.hop)}: ${count(level.nodes, "node")}, ${signed(level.contribution)}`;
       return el("section", {}, el("h3", {}, title), el("ul", {}, ...items));
     });
   }
 
+  // What is not drawn of a level, as the last of its list.
+  rest(rest) {
+    const told = `${count(rest.nodes, "other")}: ${added(rest)} `;
+    return el("li", { class: "quiet" }, told, rest.opened === null ? bound(rest) : button(more(rest), () => this.open(rest)));
+  }
+
   // A node in words, for the list and for screen readers.
   told(node) {
+    if (node.rest) return `${added(node)}; ${node.opened === null ? bound(node) : `Enter: ${more(node)}`}`;
     const truth = node.label === null ? "" : `, is ${node.label}`;
     const split = node.split ? `, ${node.split}` : "";
     return `predicted ${node.predicted} ${percent(node.probability)}${truth}${split}; ${added(node)}`;
   }
 
-  card(node) {
+  // actions: [[what a button says, what it does]].
+  card(node, actions = []) {
     const card = byId("card");
     card.hidden = !node;
     if (!node) return;
-    const steps = node.walk.map((id) => short(id, 18)).join(" → ");
     const rows = [
       [hopName(node.hop), `${percent(node.attention)} of attention`],
       ["adds", signed(node.contribution)],
+    ];
+    const said = node.rest ? [el("dl", {}, ...columnsOf(rows))] : this.said(node, rows);
+    if (node.rest && node.opened === null) said.push(el("p", { class: "quiet" }, bound(node)));
+    const buttons = actions.map(([text, does]) => button(text, does));
+    card.replaceChildren(
+      el("p", { class: "card-title" }, short(node.rest ? othersOf(node) : node.id, 60)),
+      ...(buttons.length ? [el("p", { class: "actions" }, ...buttons)] : []), ...said);
+  }
+
+  said(node, rows) {
+    const about = [
       ...node.about.probabilities.map(([name, share]) => [this.named(name), percent(share)]),
       ...node.about.columns.map(([name, value]) => [short(name, 24), short(value, 60)]),
     ];
-    card.replaceChildren(
-      el("p", { class: "card-title" }, short(node.id, 60)),
+    const steps = node.walk.map((id) => short(id, 18)).join(" → ");
+    return [
       el("p", {}, ...this.verdict(node)),
-      el("dl", {}, ...columnsOf(rows)),
-      ...(node.walk.length > 1 ? [el("p", { class: "quiet" }, `walk: ${steps}`)] : []));
+      el("dl", {}, ...columnsOf([...rows, ...about])),
+      ...(node.walk.length > 1 ? [el("p", { class: "quiet" }, `walk: ${steps}`)] : []),
+    ];
   }
 
   list(title, hint, nodes) {
@@ -125,6 +147,15 @@ export class Panels {
     const body = items.length ? el("ol", {}, ...items) : el("p", { class: "quiet" }, "None.");
     return el("section", {}, el("h2", {}, title), el("p", { class: "quiet" }, hint), body);
   }
+}
+
+// What to say of a node that no edge leads to, whose picture is one disc.
+function alone(view) {
+  const reached = view.levels.filter((level) => level.hop !== 0 && level.nodes);
+  if (reached.some((level) => typeof level.hop === "number")) return "";
+  const others = [...reached.map((level) => hopName(level.hop)), ...Object.keys(view.parts.beside)];
+  const from = ["its own columns", ...others].join(" and ");
+  return `No edge leads to this node, so its subtree is the node alone: what is predicted comes from ${from}.`;
 }
 
 function hopRows(view) {
@@ -172,6 +203,20 @@ function bar(value, most, kind = value < 0 ? "minus" : "plus") {
   inner.style.width = `${(100 * Math.abs(value)) / most}%`;
   return inner;
 }
+
+const wrong = (node) => node.label !== null && node.label !== node.predicted;
+
+export const othersOf = (rest) => `${count(rest.nodes, "other node")} of ${hopName(rest.hop)}`;
+
+export const more = (rest) => `draw up to ${rest.opened.toLocaleString("en")} of this level`;
+
+const bound = (rest) => `no more of ${hopName(rest.hop)} are drawn, since a ring of them could not be read; here they are summed up`;
+
+const button = (text, does) => {
+  const made = el("button", { type: "button" }, text);
+  made.addEventListener("click", does);
+  return made;
+};
 
 const added = (part) => `attention ${percent(part.attention)}, adds ${signed(part.contribution)}`;
 

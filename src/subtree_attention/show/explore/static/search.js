@@ -1,11 +1,11 @@
-// The search box: ids that match while one types, by pointer or by keys.
+// The search box: nodes that match while one types, by pointer or by keys.
 
 import { byId, el, percent, short } from "./dom.js";
 
 const WAIT = 120; // milliseconds without a key before the server is asked
 
 export function search(ask, go) {
-  const input = byId("find"), found = byId("found");
+  const input = byId("find"), found = byId("found"), none = byId("none");
   let nodes = [], active = -1, timer = 0, last = 0;
 
   function open(is) {
@@ -17,8 +17,16 @@ export function search(ask, go) {
 
   function choose(id) {
     input.value = "";
+    miss("");
     open(false);
     go(id);
+  }
+
+  // Says that nothing was found, or takes that back.
+  function miss(text) {
+    none.textContent = text && `Nothing is called, or has in it, '${short(text, 60)}'.`;
+    none.hidden = !text;
+    input.setAttribute("aria-invalid", String(Boolean(text)));
   }
 
   function activate(place) {
@@ -28,30 +36,33 @@ export function search(ask, go) {
     found.children[active].scrollIntoView({ block: "nearest" });
   }
 
-  function show() {
+  function show(text) {
     const items = nodes.map((node, i) => {
       const item = el("li", { role: "option", id: `found-${i}`, "aria-selected": "false" },
         el("span", {}, short(node.id, 60)),
         el("span", { class: "quiet" }, `${node.predicted} ${percent(node.probability)}`));
-      item.addEventListener("pointerdown", (event) => {
-        event.preventDefault(); // before the box loses the focus and closes
-        choose(node.id);
-      });
+      item.addEventListener("pointerdown", (event) => event.preventDefault()); // the box keeps the focus
+      item.addEventListener("click", () => choose(node.id));
       return item;
     });
-    if (!items.length) items.push(el("li", { class: "quiet" }, "No id matches."));
     found.replaceChildren(...items);
-    open(true);
+    open(items.length > 0);
+    miss(items.length ? "" : text);
   }
 
   async function look() {
+    clearTimeout(timer);
     const asked = ++last, text = input.value;
-    if (!text) return open(false);
-    const answer = await ask(text);
-    if (asked === last && answer && input.value === text) {
-      nodes = answer;
-      show();
+    if (!text) {
+      miss("");
+      open(false);
+      return false;
     }
+    const answer = await ask(text);
+    if (asked !== last || !answer || input.value !== text) return false;
+    nodes = answer;
+    show(text);
+    return true;
   }
 
   input.addEventListener("input", () => {
@@ -68,9 +79,12 @@ export function search(ask, go) {
     else return;
     event.preventDefault();
   });
-  byId("search").addEventListener("submit", (event) => {
+  byId("search").addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (active >= 0) choose(nodes[active].id);
-    else if (input.value) choose(input.value); // the server says if there is no such node
+    if (active >= 0) return choose(nodes[active].id);
+    const text = input.value;
+    if (!(await look())) return; // the server knows; so no address leads nowhere
+    if (nodes.length === 1 || nodes[0]?.id === text) choose(nodes[0].id);
+    else if (nodes.length) activate(0); // Enter once more takes the first
   });
 }
