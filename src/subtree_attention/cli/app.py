@@ -88,7 +88,8 @@ def options(**groups: Options) -> Callable[[Callable[..., None]], Callable[..., 
             if "run" in given:  # first: where there is no run, nothing can be written or shown
                 from ..runs.folder import finished_runs
 
-                finished_runs(given["run"])
+                for run in given["run"] if isinstance(given["run"], list) else [given["run"]]:
+                    finished_runs(run)
             command(**given)
 
         call.__signature__ = Signature(shown)  # type: ignore[attr-defined]

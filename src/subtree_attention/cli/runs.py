@@ -365,16 +365,24 @@ def explain(
 
 @command()
 def report(
-    run: RunFolder,
+    run: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A folder that 'sta train' wrote; or several, to be compared.", metavar="run"
+        ),
+    ],
     *,
     out: Annotated[
         Path | None,
-        typer.Option(help=r"HTML file to write. \[default: report.html in the run folder]"),
+        typer.Option(
+            help=r"HTML file to write. \[default: report.html in the run folder; of several, "
+            "compare.html here]"
+        ),
     ] = None,
     force: Force = False,
     device: Device = "auto",
 ) -> None:
-    """Write a run as one HTML page: to read, to print, to send.
+    """Write a run as one HTML page: to read, to print, to send. Or several, side by side.
 
     The page has the settings in words, the scores of all runs, training curves, the confusion
     matrix, calibration, hop weights and gates, what was done with each column of your own tables,
@@ -385,17 +393,30 @@ def report(
     It is the run's own report.html, and written anew each time; --out writes it elsewhere, and over
     another file only with --force.
 
+    Of several folders on the same graph, runs with the same test nodes are paired with those of the
+    first: shown are the mean difference of their scores with its 95 % interval, the settings that
+    differ, the scores of each class, and the nodes that one gets right and the other wrong.
+
     \b
     [bold]Examples[/bold]
     sta report runs/mine
     sta report runs/mine --out mine.html --force
+    sta report runs/mine runs/other                side by side: compare.html
     """
     from ..show import report as page
 
-    target = out or run / "report.html"
-    page.check_target(target, force, page.REPORT if out is None else None)
-    page.write(page.render(page.gather(run, device=device)), target)
-    say(f"report of {run} written to {target}")
+    several = len(run) > 1
+    target = out or (Path("compare.html") if several else run[0] / "report.html")
+    mark = page.COMPARISON if several else page.REPORT
+    page.check_target(target, force, mark if out is None else None)
+    if several:
+        found = page.compare(run, device=device)
+        page.write(page.render_comparison(found), target)
+        page.show_comparison(found, sta.out_console)
+        say(f"{len(run)} folders side by side written to {target}")
+        return
+    page.write(page.render(page.gather(run[0], device=device)), target)
+    say(f"report of {run[0]} written to {target}")
 
 
 @command()

@@ -410,11 +410,16 @@ def score(run: SavedRun) -> Scores:
 def evaluate(folder: Folder, *, device: str = "auto") -> list[Scores]:
     """Every finished run below a folder, or the one run that the folder is."""
     runs = open_all(folder, device=device)
-    for run in runs[1:]:  # they have one graph: it is read once
+    share_graph(runs)
+    return [score(run) for run in runs]
+
+
+def share_graph(runs: list[SavedRun]) -> None:
+    """Let the runs of a folder, which have one graph, read it once."""
+    for run in runs[1:]:
         run.__dict__["dataset"] = runs[0].dataset
         if run.problem.dataset is runs[0].problem.dataset:
             run.__dict__["graph"] = runs[0].graph
-    return [score(run) for run in runs]
 
 
 def dataset_of(config: Config, out: Path | None) -> Dataset:

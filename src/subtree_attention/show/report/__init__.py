@@ -1,6 +1,19 @@
-"""A run as one HTML page that needs nothing else: `sta report RUN`."""
+"""Runs as one HTML page that needs nothing else: `sta report RUN`, and `sta report A B`."""
 
+from .compare import COMPARISON, Comparison, compare, render_comparison, show_comparison
 from .findings import Findings, gather
 from .page import REPORT, check_target, render, write
 
-__all__ = ["REPORT", "Findings", "check_target", "gather", "render", "write"]
+__all__ = [
+    "COMPARISON",
+    "REPORT",
+    "Comparison",
+    "Findings",
+    "check_target",
+    "compare",
+    "gather",
+    "render",
+    "render_comparison",
+    "show_comparison",
+    "write",
+]
