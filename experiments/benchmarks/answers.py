@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,6 +32,7 @@ class Answers:
         if not plain or conv.readout() is not None or conv.edge_gate is not None:
             raise ValueError("answers of a root are for a layer as in the paper")
         self.conv, self.hidden, self.edge_index = conv.eval(), hidden, edge_index
+        self._near = lru_cache(maxsize=1)(self._around)  # a root is mostly asked for many times
 
     def reach(self, root: int) -> np.ndarray:
         """The nodes from which a walk of at most K steps leads to the root, ascending."""
@@ -47,15 +48,12 @@ class Answers:
         self, root: int, hidden: Tensor | None = None, weight: Tensor | None = None
     ) -> Tensor:
         """[C], with gradients for what the layer sees [N, width] and for edge weights [E]."""
-        reached = torch.from_numpy(self.reach(root))
+        reached, inside, source, target = self._near(root)
         own, nodes = torch.searchsorted(reached, root), len(reached)
-        place = torch.full((len(self.hidden),), -1).scatter(0, reached, torch.arange(nodes))
-        source, target = place[self.edge_index]
-        inside = (source >= 0) & (target >= 0)
-        weight = torch.ones(len(source)) if weight is None else weight
-        degree = weight.new_zeros(len(self.hidden)).index_add(0, self.edge_index[0], weight)
-        steps = weight[inside] / degree[self.edge_index[0, inside]].clamp(min=1e-12)
-        source, target = source[inside], target[inside]
+        sources = self.edge_index[0]
+        weight = torch.ones(len(sources)) if weight is None else weight
+        degree = weight.new_zeros(len(self.hidden)).index_add(0, sources, weight)
+        steps = weight[inside] / degree[sources[inside]].clamp(min=1e-12)
         mass = [torch.zeros(nodes).index_fill(0, own, 1.0)]
         for _ in range(self.conv.hops):
             mass.append(torch.zeros(nodes).index_add(0, source, steps * mass[-1][target]))
@@ -63,6 +61,15 @@ class Answers:
         seen, value = _seen(self.conv, hidden, int(own))
         sums = torch.einsum("kn,nhc->khc", torch.stack(mass[1:]), seen)[:, None]
         return _answered(self.conv, sums, value)[0]
+
+    def _around(self, root: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Nodes that reach the root [n], edges between them [e], and the places of their ends."""
+        reached = torch.from_numpy(self.reach(root))
+        place = torch.full((len(self.hidden),), -1)
+        place[reached] = torch.arange(len(reached))
+        source, target = place[self.edge_index]
+        inside = ((source >= 0) & (target >= 0)).nonzero().flatten()
+        return reached, inside, source[inside], target[inside]
 
     @torch.no_grad()
     def without(self, root: int, cuts: Sequence[Tensor]) -> Tensor:

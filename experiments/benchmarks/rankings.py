@@ -106,38 +106,31 @@ class Subject:
         return of_nodes[self.pairs].sum(0)
 
 
-def rankings(subject: Subject, epochs: int, lr: float) -> dict[str, dict[str, Ranking]]:
-    """All methods but ours, for each kind; `epochs` and `lr` are those of GNNExplainer."""
+def rankings(subject: Subject, kind: str, epochs: int, lr: float) -> dict[str, Ranking]:
+    """All methods but ours; `epochs` and `lr` are those of GNNExplainer."""
     of_nodes: dict[str, Ranking] = {
         "PageRank": partial(pagerank, subject),
         "Saliency": partial(saliency, subject),
         "Integrated Gradients": partial(integrated_gradients, subject),
     }
-    found: dict[str, dict[str, Ranking]] = {}
-    for kind in KINDS:
-        methods: dict[str, Ranking] = {"Occlusion": partial(occlusion, subject, kind)}
-        for name, rank in of_nodes.items():
-            methods[name] = partial(_at_ends, subject, rank) if kind == "edges" else rank
-        methods["Edge gradient"] = partial(edge_gradient, subject, kind)
-        methods["GNNExplainer"] = partial(gnn_explainer, subject, kind, epochs, lr)
-        methods["Random"] = partial(chance, subject, kind)
-        found[kind] = methods
-    return found
+    methods: dict[str, Ranking] = {"Occlusion": partial(occlusion, subject, kind)}
+    for name, rank in of_nodes.items():
+        methods[name] = partial(_at_ends, subject, rank) if kind == "edges" else rank
+    methods["Edge gradient"] = partial(edge_gradient, subject, kind)
+    methods["GNNExplainer"] = partial(gnn_explainer, subject, kind, epochs, lr)
+    methods["Random"] = partial(chance, subject, kind)
+    return methods
 
 
-def ours(subject: Subject) -> dict[str, dict[str, Ranking]]:
+def ours(subject: Subject, kind: str) -> dict[str, Ranking]:
     """The exact sum in several forms, of which one is chosen on validation nodes."""
-    edges: dict[str, Ranking] = {
-        "Flows": partial(flows, subject, "edges", False),
-        "Flows, contrast": partial(flows, subject, "edges", True),
-    }
-    nodes: dict[str, Ranking] = {
-        "Contributions": partial(contributions, subject, False),
-        "Contributions, contrast": partial(contributions, subject, True),
-        "Flows": partial(flows, subject, "nodes", False),
-        "Flows, contrast": partial(flows, subject, "nodes", True),
-    }
-    return {"edges": edges, "nodes": nodes}
+    by = {"Flows": partial(flows, subject, kind)}
+    if kind == "nodes":
+        by["Contributions"] = partial(contributions, subject)
+    named: dict[str, Ranking] = {}
+    for name, rank in by.items():
+        named |= {name: partial(rank, False), f"{name}, contrast": partial(rank, True)}
+    return named
 
 
 # ---------------------------------------------------------------------------------------------ours
@@ -146,9 +139,7 @@ def ours(subject: Subject) -> dict[str, dict[str, Ranking]]:
 def contributions(subject: Subject, contrast: bool, root: int) -> Tensor:
     """What each node adds to the predicted logit, or to its distance from the next class."""
     why = subject.explainer(root)
-    added = why.importance(why.predicted)
-    rival = why.rival(why.predicted) if contrast else None
-    return added if rival is None else added - why.importance(rival)
+    return why.importance(why.predicted, why.rival(why.predicted) if contrast else None)
 
 
 def flows(subject: Subject, kind: str, contrast: bool, root: int) -> Tensor:
@@ -196,7 +187,7 @@ def occlusion(subject: Subject, kind: str, root: int) -> Tensor:
     units = subject.candidates(kind, root)
     scores = torch.zeros(subject.pairs.size(1) if kind == "edges" else subject.num_nodes)
     before = float(subject.logits[root].softmax(-1)[subject.predicted[root]])
-    for block in units.split(BLOCK):
+    for block in units.split(BLOCK) if len(units) else ():  # an isolated root has none
         after = _without(subject, kind, root, block[:, None].unbind(0))
         scores[block] = (before - after).float()
     return scores

@@ -1,11 +1,16 @@
 """Faithfulness of explanations: edges really go, and the scores are GraphFramEx's."""
 
+import itertools
+import json
+import sys
+from functools import partial
+
 import pytest
 import torch
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import GNNExplainer, fidelity
 
-from experiments.benchmarks import faithfulness, rankings
+from experiments.benchmarks import faithfulness, faithfulness_picture, rankings
 from experiments.benchmarks.faithfulness import Measured, characterised, masks, measure
 from experiments.benchmarks.rankings import KINDS, OfRoot, Subject
 from subtree_attention import STAGNN
@@ -124,10 +129,10 @@ def test_a_method_is_as_good_as_itself():
 
 
 def test_every_method_ranks_what_there_is(subject):
-    given = rankings.rankings(subject, epochs=3, lr=0.1)
     for kind in KINDS:
+        given = rankings.rankings(subject, kind, epochs=3, lr=0.1)
         size = 9 if kind == "edges" else 8
-        for name, rank in {**rankings.ours(subject)[kind], **given[kind]}.items():
+        for name, rank in {**rankings.ours(subject, kind), **given}.items():
             scores = rank(ROOT)
             assert scores.shape == (size,), name
             assert (scores > 0).any(), name
@@ -163,6 +168,18 @@ def test_the_derivative_by_an_edge_is_the_limit_of_its_removal(subject):
         assert float(gradient[pair]) == pytest.approx(fall, abs=5e-3)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_root_without_edges_has_no_explanation(kind):
+    model = randomised(STAGNN(5, 8, 3, hops=2, heads=2))
+    alone = Subject(model, torch.randn(9, 5), BOTH)
+    methods = {**rankings.ours(alone, kind), **rankings.rankings(alone, kind, 1, 0.1)}
+    methods["search"] = partial(rankings.search, alone, kind, 2, 3)
+    for name in ("Occlusion", "Random", "search", *rankings.ours(alone, kind)):
+        without, only = masks(alone, kind, 8, methods[name](8))
+        assert without.all(), name
+        assert not only.any(), name
+
+
 def test_the_search_takes_what_makes_the_answer_fall_most(subject):
     scores = rankings.search(subject, "edges", 2, 9, ROOT)
     alone = rankings.occlusion(subject, "edges", ROOT)
@@ -179,3 +196,21 @@ def test_a_layer_that_is_not_the_papers_is_refused():
     model = STAGNN(5, 8, 3, global_attention=True)
     with pytest.raises(ValueError, match="a layer as in the paper"):
         _ = Subject(model, torch.randn(8, 5), BOTH).answers
+
+
+def test_files_become_tables_and_a_picture(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    row = Measured([(True, False)], [(0.5, 0.1)], [0.002]).told()
+    other = Measured([(False, False)], [(0.1, 0.1)], [1.5]).told()
+    found = {"chosen": "Flows", "methods": {"Occlusion": other, "Flows": row}}
+    for graph, kind in itertools.product(("cora", "citeseer"), KINDS):
+        result = {"graph": graph, "kind": kind, "top": 10, **found}
+        (tmp_path / f"faithfulness-{graph}-{kind}.json").write_text(json.dumps(result))
+    given = [str(tmp_path), "--out", str(tmp_path / "picture")]
+    monkeypatch.setattr(sys, "argv", ["picture", *given])
+    faithfulness_picture.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| Flows | **1.00** (1.00, 0.00) | 0.64 | 2 ms |")
+    assert lines[3].startswith("| Occlusion | 0.00 (0.00, 0.00) | 0.18 | 1.5 s |")
+    assert (tmp_path / "picture.svg").stat().st_size
+    assert (tmp_path / "picture.png").stat().st_size

@@ -13,7 +13,7 @@ TINY = {
     "estimate": ["tiny"],
     "explain": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
-    "faithfulness": ["digits", "--nodes", "1", "--epochs", "1", "--training", "1"],
+    "faithfulness": ["digits", "edges", "--nodes", "1", "--epochs", "1", "--training", "1"],
     "layers": ["--graphs", "digits", "--rounds", "1", "--device", "cpu"],
     "memory": ["--shape", "-", "--epochs", "-", "--edges", "1e4"],
     "pairs": ["digits", "--epochs", "2"],
