@@ -16,6 +16,7 @@
     OUT/run-0/summary.json         the run's result
     OUT/run-0/model.safetensors    weights at the best validation epoch, and how to build the model
     OUT/run-0/reference.safetensors   only where the model stands on one: the fitted reference
+    OUT/run-0/map.safetensors      only where it was looked at: where `sta explore` puts its nodes
     OUT/run-0/SHA256SUMS           written last: the run is done
     OUT/run-0/checkpoint.safetensors   only while the run is not done: all it needs to go on
     OUT/metrics.csv, OUT/tensorboard/, OUT/run-0/log.json   only where --log asked for them
@@ -49,10 +50,10 @@ CONFIG, SUMMARY, ENVIRONMENT = "config.json", "summary.json", "environment.json"
 GRAPH, MODEL, CHECKPOINT = "graph.safetensors", "model.safetensors", "checkpoint.safetensors"
 METRICS, LIST, PORTFOLIO = "metrics.jsonl", "SHA256SUMS", "portfolio.json"
 REFERENCES, REFERENCE = "references.json", "reference.safetensors"
-LOGGED = "log.json"
+LOGGED, MAP = "log.json", "map.safetensors"
 FILES = (
     *(CONFIG, SUMMARY, ENVIRONMENT, GRAPH, MODEL, CHECKPOINT),
-    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE, LOGGED, TOLD, PICTURES),
+    *(METRICS, LIST, PORTFOLIO, REFERENCES, REFERENCE, LOGGED, TOLD, PICTURES, MAP),
 )
 COMPETING = "portfolio"
 """Below the folder, those that may still win."""

@@ -1,6 +1,7 @@
 """A run on tables with odd ids and hostile texts, its views, and the page in a real browser."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,13 @@ def page(browser: "Browser", url: str, request: pytest.FixtureRequest) -> "Itera
     width, height = WAYS[request.param]
     scheme = "dark" if request.param == "dark" else "light"
     page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    with watched(page, url):
+        yield page
+
+
+@contextmanager
+def watched(page: "Page", url: str) -> Iterator[None]:
+    """Any complaint of the page, and any question to another server, is a failure."""
     page.set_default_timeout(15_000)
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text))
@@ -76,7 +84,7 @@ def page(browser: "Browser", url: str, request: pytest.FixtureRequest) -> "Itera
     page.on("dialog", lambda dialog: complaints.append(dialog.message))
     page.on("requestfailed", lambda asked: complaints.extend(failed(asked)))
     page.on("request", lambda asked: asked.url.startswith(url) or complaints.append(asked.url))
-    yield page
+    yield
     page.close()
     assert complaints == []
 

@@ -124,7 +124,7 @@ def test_the_focus_is_never_lost(page, url):
     expect(page.locator("#root")).to_be_focused()
     page.go_back()
     page.go_back()
-    expect(page.locator("#start-title")).to_be_focused()
+    expect(page.locator("#lists a").first).to_be_focused()
 
 
 def test_the_slider_and_the_switches_change_the_address_and_the_view(page, url):

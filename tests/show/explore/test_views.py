@@ -113,7 +113,8 @@ def test_mistakes_are_wrong_and_the_surest_first(large):
     sure = [node["probability"] for node in mistakes]
     assert sure == sorted(sure, reverse=True)
     wrong = run.logits.argmax(1) != run.dataset.y.numpy()
-    assert views.graph()["mistakes"] == int(wrong.sum())
+    counts = views.graph()["splits"][-1]
+    assert (counts["name"], counts["known"] - counts["right"]) == ("all", int(wrong.sum()))
     assert sure[0] == run.probabilities.max(1)[wrong].max()
 
 

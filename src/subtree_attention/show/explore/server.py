@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp
 
 from ...explanations.explanation import GLOBAL
 from ..pages import serving
+from .choosing import ALL
 from .views import UnknownNode, Views
 
 STATIC = Path(__file__).parent / "static"
@@ -25,7 +27,7 @@ STATIC = Path(__file__).parent / "static"
 def create_app(views: Views, port: int) -> ASGIApp:
     """The page and what it asks, for a server on this port."""
 
-    def node(query: dict[str, str]) -> Any:
+    def node(query: QueryParams) -> Any:
         numbers: dict[str, Any] = {}
         if "hops" in query:
             numbers["hops"] = _integer("hops", query["hops"])
@@ -36,29 +38,53 @@ def create_app(views: Views, port: int) -> ASGIApp:
         by = query.get("by", "attention")
         return views.node(query.get("id", ""), by=by, cls=query.get("class"), **numbers)
 
+    def listed(query: QueryParams) -> Any:
+        chosen = {name: query.getlist(name) for name in ("true", "predicted")}
+        wrong = query.get("mistakes") == "only"
+        return views.listed(
+            query.get("what", ""), query.get("split", ALL), mistakes=wrong, **chosen
+        )
+
+    def briefs(query: QueryParams) -> Any:
+        numbers = query.get("numbers", "").split(",")
+        return views.briefs([_integer("numbers", number) for number in numbers])
+
+    def positions(query: QueryParams) -> bytes:
+        return views.map.positions(query.get("by", "pca")).astype("<f4").tobytes()
+
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/api/graph", _answer(lambda query: views.graph())),
         Route("/api/search", _answer(lambda query: views.search(query.get("text", "")))),
-        Route("/api/list", _answer(lambda query: views.listed(query.get("what", "")))),
+        Route("/api/list", _answer(listed)),
+        Route(
+            "/api/confusion",
+            _answer(lambda query: views.choosing.confusion(query.get("split", ALL))),
+        ),
         Route("/api/node", _answer(node)),
-        Route("/api/picture", _answer(lambda query: views.picture(query.get("id", "")))),
+        Route("/api/picture", _answer(lambda q: views.picture(q.get("id", "")), "image/png")),
+        Route("/api/map", _answer(lambda query: views.map.status())),
+        Route("/api/map/points", _answer(lambda query: views.choosing.points())),
+        Route("/api/map/positions", _answer(positions)),
+        Route("/api/map/nodes", _answer(briefs)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return serving.PageGuard(Starlette(routes=routes), port)  # outermost: around what fails too
 
 
-def _answer(ask: Callable[[dict[str, str]], Any]) -> Callable[[Request], Response]:
-    """JSON, or a picture, from the parameters of a request; a mistake in them is told."""
+def _answer(
+    ask: Callable[[QueryParams], Any], kind: str = "application/octet-stream"
+) -> Callable[[Request], Response]:
+    """JSON from the parameters of a request, or bytes of a kind; a mistake in them is told."""
 
     def respond(request: Request) -> Response:
         try:
-            content, status = ask(dict(request.query_params)), 200
+            content, status = ask(request.query_params), 200
         except ValueError as error:
             content = {"error": str(error)}
             status = 404 if isinstance(error, UnknownNode) else 400
         if isinstance(content, bytes):
-            return Response(content, media_type="image/png")
+            return Response(content, media_type=kind)
         return serving.json_response(content, status)
 
     return respond

@@ -17,9 +17,12 @@ from ... import _check
 from ...datasets.tables.telling import CELL
 from ...runs import SavedRun, open
 from ...runs.saved import Folder
+from ...tasks.answers import OfClasses
 from ..explanation import brief
 from ..subtree import Choice, take_apart
+from .choosing import ALL, Choosing
 from .columns import Columns
+from .map import Map
 
 ORDERS = ("attention", "contribution")
 LISTS = ("mistakes", "uncertain", "confident")
@@ -57,9 +60,10 @@ class Views:
                 f"{shown} it"
             )
         self._run, self._classes = run, list(run.dataset.classes)
-        self._known = run.dataset.known.numpy()
-        self._answers: Any = run.answers  # of classes
-        self._mistakes = self._answers.mistakes(self._known)
+        answers = run.answers
+        assert isinstance(answers, OfClasses)  # as the task says
+        self._answers, self.map = answers, Map(run)
+        self.choosing = Choosing(self._classes, answers.target, answers.given, run.split)
         self._ids, self._columns = run.dataset.node_ids, Columns(run.dataset)
         self._node_of = {id: node for node, id in enumerate(self._ids)}
         self._explainer = run.explainer
@@ -86,8 +90,7 @@ class Views:
             "classes": self._classes,
             "hops": min(self._explainer.hops, MOST_HOPS),
             "heads": self._explainer.heads,
-            "mistakes": len(self._mistakes),
-            "known": int(self._known.sum()),
+            "splits": self.choosing.counts(),
             "pictures": told is not None and told.pictures is not None,
         }
 
@@ -106,14 +109,20 @@ class Views:
             raise UnknownNode(f"there is no picture of the node '{id}'")
         return picture
 
-    def listed(self, what: str) -> list[dict[str, Any]]:
-        """The first nodes of a list: see `LISTS`."""
+    def listed(self, what: str, split: str = ALL, **chosen: Any) -> list[dict[str, Any]]:
+        """The first nodes of a list, see `LISTS`, among those that are chosen, see `Choosing`."""
         _check.known("list", what, LISTS)
+        among = self.choosing.nodes(split, **chosen)
         if what == "mistakes":
-            return [self._brief(node) for node in self._mistakes[:LISTED]]
-        sure = self._answers.sureness
+            return [self._brief(node) for node in self._answers.mistakes(among)[:LISTED]]
+        nodes = np.flatnonzero(among)
+        sure = self._answers.sureness[nodes]
         order = np.argsort(sure if what == "uncertain" else -sure, kind="stable")
-        return [self._brief(node) for node in order[:LISTED].tolist()]
+        return [self._brief(node) for node in nodes[order[:LISTED]].tolist()]
+
+    def briefs(self, nodes: list[int]) -> list[dict[str, Any]]:
+        """The same of nodes by their numbers."""
+        return [self._brief(_check.index("node", node, len(self._ids))) for node in nodes[:LISTED]]
 
     def node(
         self,
@@ -168,7 +177,7 @@ class Views:
     def _brief(self, node: int) -> dict[str, Any]:
         told = brief(self._run, node)
         has_picture = self._run.dataset.picture(node) is not None
-        return {"id": told.pop("node"), **told, "picture": has_picture}
+        return {"id": told.pop("node"), "number": node, **told, "picture": has_picture}
 
     def _about(self, node: int) -> dict[str, Any]:
         """What is shown where a node is pointed at."""

@@ -1,7 +1,7 @@
 // Colours and shapes by class: told apart by eyes of every kind, in light and dark (colours.css).
 
 const SHAPES = ["ellipse", "round-rectangle", "round-hexagon", "round-triangle", "star"];
-const COLOURS = 8;
+export const COLOURS = 8;
 
 const probe = document.head.appendChild(document.createElement("i")); // looks like the page
 

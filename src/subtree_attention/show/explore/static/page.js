@@ -1,31 +1,18 @@
 // The page: an address becomes a view. A new root is a step of the history, a control is not.
 
 import { format, parse } from "./address.js";
+import { ask } from "./ask.js";
 import { Classes } from "./colours.js";
 import { byId, count, el, percent, short } from "./dom.js";
 import { Drawing } from "./drawing.js";
+import { MiniMap } from "./map.js";
 import { more, othersOf, Panels } from "./panels.js";
+import { Points } from "./points.js";
 import { search } from "./search.js";
+import { Start } from "./start.js";
 
-const LISTS = [
-  ["mistakes", "Most confident mistakes", "Predicted with certainty, and wrong."],
-  ["uncertain", "Least certain", "No class is far ahead."],
-  ["confident", "Most confident", "One class has nearly all the probability."],
-];
-let graph, classes, panels, drawing, view = null;
+let graph, classes, panels, drawing, start, mini, view = null;
 let trail = [], asked = 0;
-
-async function ask(path, parameters = {}) {
-  let answer;
-  try {
-    answer = await fetch(`/api/${path}?${new URLSearchParams(parameters)}`);
-  } catch {
-    throw new Error("The server does not answer: is 'sta explore' still running?");
-  }
-  const content = await answer.json();
-  if (!answer.ok) throw new Error(content.error);
-  return content;
-}
 
 // ------------------------------------------------------------------------------- where we are
 
@@ -91,7 +78,7 @@ async function render(address = parse(location.hash), arrive = () => (trail = wa
   if (!graph) return false; // it begins by rendering
   const { id, options } = address, mine = ++asked;
   try {
-    const show = id === null ? await startPage() : await rootPage(id, options);
+    const show = id === null ? await start.page() : await rootPage(id, options);
     if (mine !== asked) return false; // something else was asked meanwhile
     arrive();
     byId("problem").hidden = true;
@@ -117,26 +104,6 @@ function complain(problem) {
   byId("problem").hidden = false;
 }
 
-async function startPage() {
-  const lists = await Promise.all(LISTS.map(([what]) => ask("list", { what })));
-  return () => {
-    document.title = `${graph.title} · sta explore`;
-    byId("start-title").textContent = graph.title;
-    byId("facts").textContent = facts();
-    byId("lists").replaceChildren(
-      ...LISTS.map(([, title, hint], i) => panels.list(title, hint, lists[i])));
-    byId("view").hidden = true;
-    byId("start").hidden = false;
-  };
-}
-
-function facts() {
-  const right = percent(1 - graph.mistakes / graph.known);
-  const known = graph.known ? [`${right} of ${count(graph.known, "known label")} predicted right`] : [];
-  const sizes = [count(graph.nodes, "node"), count(graph.edges, "edge"), `${graph.classes.length} classes`];
-  return [...sizes, ...known].join(" · ");
-}
-
 async function rootPage(id, given) {
   const options = { hops: String(Math.min(3, graph.hops)), head: "all", by: "attention", ...given };
   const answer = await ask("node", { id, ...options });
@@ -149,6 +116,7 @@ async function rootPage(id, given) {
     showControls(options, given.class);
     panels.show(view, options);
     drawing.show(view, options, classes);
+    mini.show([...new Set(view.nodes.map((node) => node.number))]).catch(complain);
     const shown = count(view.nodes.length, "node");
     byId("drawing").setAttribute("aria-label", `Subtree of ${id}, ${shown} shown. The list below tells the same.`);
     if (moved) byId("said").textContent = `Root ${id}: predicted ${view.predicted}, ${percent(view.probability)}`;
@@ -209,6 +177,9 @@ async function begin() {
   graph = await ask("graph");
   classes = new Classes(graph.classes);
   panels = new Panels(graph, classes, link, open);
+  const points = new Points(graph.nodes);
+  mini = new MiniMap(byId("mini-map"), points);
+  start = new Start({ graph, classes, points, panels, link, open: go, complain });
   byId("graph-title").textContent = graph.title;
   drawing = new Drawing(byId("drawing"), { choose, open, point });
   setUpControls();

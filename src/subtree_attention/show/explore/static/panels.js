@@ -135,18 +135,6 @@ export class Panels {
       ...(node.walk.length > 1 ? [el("p", { class: "quiet" }, `walk: ${steps}`)] : []),
     ];
   }
-
-  list(title, hint, nodes) {
-    const items = nodes.map((node) => el("li", {},
-      this.link(node.id),
-      el("span", { class: "quiet" }, percent(node.probability)),
-      el("span", { class: "pair" }, this.named(node.predicted),
-        node.label !== null && node.label !== node.predicted
-          ? el("span", { class: "wrong" }, "is ", this.named(node.label)) : null,
-        node.split && el("span", { class: "quiet" }, node.split))));
-    const body = items.length ? el("ol", {}, ...items) : el("p", { class: "quiet" }, "None.");
-    return el("section", {}, el("h2", {}, title), el("p", { class: "quiet" }, hint), body);
-  }
 }
 
 // What to say of a node that no edge leads to, whose picture is one disc.
