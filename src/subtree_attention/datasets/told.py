@@ -36,47 +36,46 @@ class Texts:
     """N texts in one piece of memory, which is looked through at once.
 
     Args:
-        packed: [B], uint8: a zero, and then the UTF-8 of each text with a zero behind it.
+        packed: a zero, and then the UTF-8 of each text with a zero behind it.
     """
 
-    def __init__(self, packed: np.ndarray) -> None:
+    def __init__(self, packed: bytes) -> None:
         self.packed = packed
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Texts:
         """Those of a list; a zero in one is shown as what cannot be shown."""
         given = [text.replace("\0", STAND_IN) for text in texts]
-        return cls.joined("\0".join(given)) if given else cls(np.zeros(1, np.uint8))
+        return cls.joined("\0".join(given)) if given else cls(END)
 
     @classmethod
     def joined(cls, whole: str) -> Texts:
         """Those of one text, with zeros between them."""
-        written = END + whole.encode(errors="surrogatepass") + END
-        return cls(np.frombuffer(written, np.uint8))
+        return cls(f"\0{whole}\0".encode(errors="surrogatepass"))
 
     @classmethod
     def blank(cls, count: int) -> Texts:
         """So many, of which none says anything."""
-        return cls(np.zeros(count + 1, np.uint8))
+        return cls(END * (count + 1))
 
     def __len__(self) -> int:
-        return len(self._zeros) - 1
+        return self.packed.count(END) - 1
 
     def __getitem__(self, node: int) -> str:
         start, end = self._zeros[node], self._zeros[node + 1]
-        return _text(self.packed[start + 1 : end].tobytes())
+        return _text(self.packed[start + 1 : end])
 
     def __add__(self, others: Texts) -> Texts:
-        return Texts(np.concatenate([self.packed, others.packed[1:]]))
+        return Texts(self.packed + others.packed[1:])
 
     def find(self, sought: bytes, start: bool = False, end: bool = False) -> Iterator[int]:
         """The numbers of the texts that hold some bytes, ascending; at their start or end only,
         if so said, or as a whole if both are."""
-        whole, place = self._bytes, 0
+        whole, place = self.packed, 0
         sought = END * start + sought + END * end
         while (place := whole.find(sought, place)) >= 0:
             row = int(np.searchsorted(self._zeros, place, side="right")) - 1
-            if row == len(self):
+            if row + 1 == len(self._zeros):
                 return  # behind the last one
             yield row
             place = int(self._zeros[row + 1])
@@ -84,33 +83,27 @@ class Texts:
     @cached_property
     def folded(self) -> Texts:
         """The same, where upper and lower case are one."""
-        whole = self._bytes
-        if whole.isascii():
-            return Texts(np.frombuffer(whole.lower(), np.uint8))
-        return Texts(np.frombuffer(fold(_text(whole)), np.uint8))
+        whole = self.packed
+        return Texts(whole.lower() if whole.isascii() else fold(_text(whole)))
 
     def __contains__(self, sought: bytes) -> bool:
-        return sought in self._bytes
-
-    @cached_property
-    def _bytes(self) -> bytes:
-        return self.packed.tobytes()
+        return sought in self.packed
 
     @cached_property
     def _zeros(self) -> np.ndarray:
         """Where the zeros stand, [N + 1]."""
-        return np.flatnonzero(self.packed == 0)
+        return np.flatnonzero(np.frombuffer(self.packed, np.uint8) == 0)
 
 
 class Pictures:
     """A small PNG of each of N nodes, or none.
 
     Args:
-        packed: [B], uint8: one after the other.
+        packed: one after the other.
         sizes: [N], int32: their bytes, 0 where there is none.
     """
 
-    def __init__(self, packed: np.ndarray, sizes: np.ndarray) -> None:
+    def __init__(self, packed: bytes, sizes: np.ndarray) -> None:
         self.packed, self.sizes = packed, sizes
         self._ends = np.cumsum(sizes, dtype=np.int64)
 
@@ -118,24 +111,23 @@ class Pictures:
     def of(cls, pictures: Iterable[bytes | None]) -> Pictures:
         """Those of a list."""
         given = [picture or b"" for picture in pictures]
-        whole = np.frombuffer(b"".join(given), np.uint8)
-        return cls(whole, np.array([len(picture) for picture in given], np.int32))
+        return cls(b"".join(given), np.array([len(picture) for picture in given], np.int32))
 
     @classmethod
     def blank(cls, count: int) -> Pictures:
         """No picture of so many nodes."""
-        return cls(np.zeros(0, np.uint8), np.zeros(count, np.int32))
+        return cls(b"", np.zeros(count, np.int32))
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def __getitem__(self, node: int) -> bytes | None:
         end, size = int(self._ends[node]), int(self.sizes[node])
-        return self.packed[end - size : end].tobytes() or None
+        return self.packed[end - size : end] or None
 
     def __add__(self, others: Pictures) -> Pictures:
-        both = (self.packed, others.packed), (self.sizes, others.sizes)
-        return Pictures(*map(np.concatenate, both))
+        sizes = np.concatenate([self.sizes, others.sizes])
+        return Pictures(self.packed + others.packed, sizes)
 
 
 class Match(NamedTuple):
@@ -215,11 +207,13 @@ class Told:
         """Write the files that `read` reads."""
         if self.columns:
             header = {"format": FORMAT, "columns": list(self.columns), "name": self.name}
-            texts = {str(place): each.packed for place, each in enumerate(self.columns.values())}
-            write_tensors(folder / TOLD, _tensors(texts), header)
+            texts = enumerate(self.columns.values())
+            tensors = {str(place): _tensor(each.packed) for place, each in texts}
+            write_tensors(folder / TOLD, tensors, header)
         if self.pictures is not None:
-            parts = {"packed": self.pictures.packed, "sizes": self.pictures.sizes}
-            write_tensors(folder / PICTURES, _tensors(parts), {"format": FORMAT})
+            sizes = torch.from_numpy(self.pictures.sizes)
+            tensors = {"packed": _tensor(self.pictures.packed), "sizes": sizes}
+            write_tensors(folder / PICTURES, tensors, {"format": FORMAT})
 
     @staticmethod
     def read(folder: Path, count: int) -> Told | None:
@@ -340,16 +334,17 @@ def _text(written: bytes) -> str:
         return written.decode(errors="replace")
 
 
-def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+def _tensor(written: bytes) -> torch.Tensor:
+    """Bytes [B], uint8, for a file."""
+    return torch.from_numpy(np.frombuffer(written, np.uint8).copy())
 
 
-def _bytes(tensors: dict[str, torch.Tensor], name: str) -> np.ndarray:
-    """Bytes of a file [B]."""
+def _bytes(tensors: dict[str, torch.Tensor], name: str) -> bytes:
+    """The inverse of `_tensor`."""
     found = tensors[name]
     if found.dtype != torch.uint8 or found.dim() != 1:
         raise ValueError("it must hold bytes")
-    return found.numpy()
+    return found.numpy().tobytes()
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

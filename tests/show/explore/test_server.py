@@ -9,10 +9,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
+from subtree_attention import STAGNN, Dataset
+from subtree_attention.datasets.told import Pictures, Told
+from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import STATIC, create_app
 from tests.show.explore.odd import ODD
+from tests.show.made import made_run
 
 PORT = 8765
 HERE = f"http://127.0.0.1:{PORT}"
@@ -21,6 +26,26 @@ HERE = f"http://127.0.0.1:{PORT}"
 @pytest.fixture(scope="module")
 def client(views):
     return TestClient(create_app(views, PORT), base_url=HERE)
+
+
+def test_pictures_are_served_as_pictures():
+    drawn = b"\x89PNG and so on"
+    told = Told(pictures=Pictures.of([drawn, None]))
+    data = Dataset(
+        torch.randn(2, 3), torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 1]), told=told
+    )
+    views = Views(made_run(STAGNN(3, 4, 2), data))
+    client = TestClient(create_app(views, PORT), base_url=HERE)
+    assert client.get("/api/graph").json()["pictures"]
+    answer = client.get("/api/picture", params={"id": "0"})
+    assert (answer.status_code, answer.content) == (200, drawn)
+    assert answer.headers["content-type"] == "image/png"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    for id in ("1", "2", "../x", ""):
+        assert client.get("/api/picture", params={"id": id}).status_code == 404
+    foreign = {"sec-fetch-site": "cross-site"}
+    assert client.get("/api/picture", params={"id": "0"}, headers=foreign).status_code == 403
 
 
 class TestGuard:
