@@ -7,8 +7,9 @@ the page shows them as text.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ ORDERS = ("attention", "contribution")
 LISTS = ("mistakes", "uncertain", "confident")
 LISTED = 20
 FOUND = 10
+MANY = 100_000
+"""Nodes from which on a first search would be waited for, and is made ready before it is asked."""
 MOST_HOPS = 10
 """Levels that can be drawn: more rings are not to be told apart."""
 
@@ -75,6 +78,9 @@ class Views:
         self._explain = lru_cache(KEPT)(self._explainer)
         self._lock = Lock()  # one root at a time: each takes all cores as it is
 
+        if len(self._ids) >= MANY:
+            Thread(target=self._make_search_ready, daemon=True).start()
+
     @classmethod
     def of_run(cls, folder: Folder) -> Views:
         """Of a run folder; of several runs, the one with the best validation score."""
@@ -101,6 +107,10 @@ class Views:
             {**self._brief(node), "column": column, "excerpt": excerpt}
             for node, column, excerpt in self._run.dataset.matches(text, FOUND)
         ]
+
+    def _make_search_ready(self) -> None:
+        with suppress(ValueError):  # a damaged table is named when somebody asks
+            self._run.dataset.found("\uffff")  # what nobody writes: all columns are looked through
 
     def picture(self, id: str) -> bytes:
         """The picture of a node, a PNG."""
