@@ -53,7 +53,7 @@ def test_nothing_is_cut_off_and_the_subtree_is_drawn(page, url):
 
 def test_search_by_keys(page, url):
     page.goto(url)
-    box = page.get_by_role("combobox", name="Find a node by its id")
+    box = page.get_by_role("combobox", name="Find a node by its id, name or any text")
     box.press_sequentially("p1")
     options = page.locator("#found [role=option]:visible")
     expect(options.first).to_contain_text("p1")

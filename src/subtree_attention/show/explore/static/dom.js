@@ -34,3 +34,12 @@ export function short(text, length = 40) {
 }
 
 export const total = (values) => values.reduce((sum, value) => sum + value, 0);
+
+// What a node is called: by its name, or else by its id.
+export const called = (node) => node.name ?? node.id;
+
+export const pictureOf = (node) => `/api/picture?${new URLSearchParams({ id: node.id })}`;
+
+// Its name, with the id beside it where they differ.
+export const titled = (node, length = 60) => [
+  short(called(node), length), ...(node.name ? [el("span", { class: "quiet id" }, ` ${short(node.id, 24)}`)] : [])];

@@ -41,7 +41,7 @@ export class Drawing {
 
   show(view, options, classes) {
     const most = mostOf(view.nodes, options.by);
-    const nodes = view.nodes.map((node) => ({ ...node, size: sizeOf(node[options.by], most) }));
+    const nodes = view.nodes.map((node) => ({ ...node, size: sizeOf(node[options.by], most, node.picture) }));
     const levels = view.levels.filter((level) => level.hop !== 0 && level.rest && level.nodes);
     const tops = (larger) => new Map(levels.map((level) => [level.hop, topOf(level, options.by, most, larger, levels.length)]));
     let top, placed; // texts have one size on the screen, so first see how large the picture gets

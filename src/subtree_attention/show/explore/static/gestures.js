@@ -43,10 +43,10 @@ function touch(container, picture, spot, tap) {
   listen("touchstart", (event) => {
     last = event.touches.length === 2 ? pair(event) : null;
     began = event.touches.length === 1 ? { ...spot(event.touches[0]), at: event.timeStamp } : null;
-    if (last) event.preventDefault();
+    if (last && event.cancelable) event.preventDefault(); // it is not while the page still scrolls
   });
   listen("touchmove", (event) => {
-    if (!last || event.touches.length !== 2) return;
+    if (!last || event.touches.length !== 2 || !event.cancelable) return;
     event.preventDefault();
     const now = pair(event);
     picture.panBy(now.x - last.x, now.y - last.y);

@@ -9,6 +9,7 @@ const CLOSE = 36; // and if they are many
 export const FEW = 4;
 const GAP = 8; // between neighbours on a ring
 const FREE = 0.9; // the free sector is no wider than this on either side, in radians
+const SPREAD = 0.25; // by how much more the next ring grows
 const CIRCLE = 2 * Math.PI;
 
 // nodes: [{hop, parent, size}] by level; tops: by hop how far what stands on top of its ring reaches:
@@ -18,14 +19,31 @@ export function place(nodes, tops) {
   const angles = new Array(nodes.length).fill(0);
   const children = nodes.map(() => []);
   nodes.forEach((node, at) => node.parent !== null && children[node.parent].push(at));
-  const rings = radii(nodes, tops);
-  const [left, right] = ["left", "right"].map((side) =>
-    Math.max(0, ...[...rings].map(([hop, radius]) => Math.min((tops.get(hop)[side] + GAP) / radius, FREE))));
+  const groups = [
+    nodes.flatMap((node, at) => (typeof node.hop === "string" ? [at] : [])), // reached by no walk
+    nodes[0].hop === 0 ? children[0] : [],
+  ];
+  const least = radii(nodes, tops);
+  let rings, left, right;
 
   // The sector a node needs, for itself or for what hangs on it.
   const need = (at) => Math.max(
     (nodes[at].size + GAP) / rings.get(nodes[at].hop),
     total(children[at].map(need)));
+
+  // Whether there is room for all, if the first ring is so much wider: the others hold nodes of fewer
+  // sectors, and so grow less.
+  function fits(wider) {
+    rings = new Map([...least].map(([hop, radius], k) => [hop, radius + wider * (1 + SPREAD * k)]));
+    [left, right] = ["left", "right"].map((side) =>
+      Math.max(0, ...[...rings].map(([hop, radius]) => Math.min((tops.get(hop)[side] + GAP) / radius, FREE))));
+    return Math.max(...groups.map((group) => total(group.map(need)))) <= CIRCLE - left - right;
+  }
+
+  let low = 0, high = 1;
+  while (!fits(high)) high *= 2;
+  for (let step = 0; step < 12; step++) fits((low + high) / 2) ? (high = (low + high) / 2) : (low = (low + high) / 2);
+  fits(high);
 
   function share(siblings, from, to) {
     const needs = siblings.map(need);
@@ -38,13 +56,6 @@ export function place(nodes, tops) {
     });
   }
 
-  const groups = [
-    nodes.flatMap((node, at) => (typeof node.hop === "string" ? [at] : [])), // reached by no walk
-    nodes[0].hop === 0 ? children[0] : [],
-  ];
-  const most = Math.max(...groups.map((group) => total(group.map(need))));
-  const wider = Math.max(1, most / (CIRCLE - left - right));
-  for (const [hop, radius] of rings) rings.set(hop, radius * wider);
   for (const group of groups) share(group, right, CIRCLE - left);
   const spots = nodes.map((node, at) => {
     const radius = rings.get(node.hop) ?? 0, angle = angles[at];

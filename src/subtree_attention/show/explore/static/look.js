@@ -23,6 +23,10 @@ export function styles() {
       "text-halign": "data(side)", "text-valign": "data(high)", "text-margin-x": "data(awayX)",
       "text-margin-y": "data(awayY)" } },
     { selector: "node.root", style: { "font-weight": "bold", "border-width": 2, "border-color": ink } },
+    { selector: "node.pictured", style: { // the colour of the class is its frame
+      "background-color": "white", "background-image": "data(picture)", "background-fit": "contain",
+      "background-image-crossorigin": "null", "background-image-smoothing": "no",
+      "border-width": 3.5, "border-color": "data(fill)" } },
     { selector: "node.ring", style: {
       "shape": "ellipse", "background-opacity": 0, "border-width": thin(1), "border-color": colour("line"),
       "z-index": 0, "events": "no" } },

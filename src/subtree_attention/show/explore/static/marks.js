@@ -1,13 +1,13 @@
 // What is drawn of nodes, rings, rests and walks, as Cytoscape asks for it.
 
 import { colour } from "./colours.js";
-import { few, hopName, percent } from "./dom.js";
+import { called, few, hopName, percent, pictureOf } from "./dom.js";
 import { AWAY, sides } from "./labels.js";
 import { FEW } from "./layout.js";
 import { TEXT } from "./look.js";
 
 const RING = 5; // of a mistake, with the gap inside it
-const SMALLEST = 9, LARGEST = 46;
+const SMALLEST = 9, LARGEST = 46, PICTURED = 26; // the least size of a node with a picture
 
 // Areas go by what is shown. All the attention of hop 0 is the root's own, so others set the scale.
 export function mostOf(nodes, by) {
@@ -15,8 +15,10 @@ export function mostOf(nodes, by) {
   return Math.max(...values.filter((_, i) => by === "contribution" || nodes[i].hop !== 0), 1e-12);
 }
 
-export const sizeOf = (value, most) =>
-  SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(Math.min(Math.abs(value) / most, 1));
+export function sizeOf(value, most, picture = false) {
+  const least = picture ? PICTURED : SMALLEST;
+  return least + (LARGEST - least) * Math.sqrt(Math.min(Math.abs(value) / most, 1));
+}
 
 function captionOf(level, many) {
   const { hop, rest } = level, name = many && typeof hop === "number" ? hop : hopName(hop);
@@ -54,7 +56,7 @@ export function ring({ hop, rest }, radius, { caption, size, side }) {
 export function mark(told, i, spot, options, classes) {
   const root = told.hop === 0, wrong = told.label !== null && told.label !== told.predicted;
   const data = {
-    id: `node-${i}`, told, size: told.size, angle: spot.angle, called: told.id, name: "", ring: 0, per: 1,
+    id: `node-${i}`, told, size: told.size, angle: spot.angle, called: called(told), name: "", ring: 0, per: 1,
     points: root ? TEXT.root : TEXT.size, bold: root, weight: root ? 1e9 : told.size,
     sides: root ? ["bottom", "top", "right", "left"] : sides(spot.angle), ...asked("bottom", 1, 0),
     truth: classes.look(told.label ?? told.predicted).colour,
@@ -66,7 +68,9 @@ export function mark(told, i, spot, options, classes) {
     const { colour: fill, shape } = classes.look(told.predicted);
     Object.assign(data, { fill, shape, ring: wrong ? RING : 0 });
   }
-  return { group: "nodes", data, position: { x: spot.x, y: spot.y }, classes: `seen named mark${root ? " root" : ""}` };
+  if (told.picture) data.picture = pictureOf(told);
+  const kinds = ["seen named mark", ...(root ? ["root"] : []), ...(told.picture ? ["pictured"] : [])];
+  return { group: "nodes", data, position: { x: spot.x, y: spot.y }, classes: kinds.join(" ") };
 }
 
 export function line(told, i, parent) {

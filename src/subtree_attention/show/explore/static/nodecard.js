@@ -1,7 +1,7 @@
 // What is said of a node of the map where it is pointed at; on touch, with a link to its subtree.
 
 import { ask } from "./ask.js";
-import { el, short } from "./dom.js";
+import { called, el, pictureOf, short } from "./dom.js";
 
 const WAIT = 60; // milliseconds on a node before the server is asked
 const KEPT = 500; // nodes that are not asked for again
@@ -39,11 +39,11 @@ export class NodeCard {
   async fill(node, touched) {
     const about = await this.about(node);
     if (node !== this.node || !about) return;
-    const title = short(about.name ?? about.id, 60);
+    const title = short(called(about), 60);
     const picture = about.picture
-      ? el("img", { src: `/api/picture?${new URLSearchParams({ id: about.id })}`, alt: "", width: "56", height: "56" }) : null;
+      ? el("img", { src: pictureOf(about), alt: "", width: "56", height: "56" }) : null;
     this.card.classList.toggle("touched", touched);
-    const open = touched ? this.link(about.id) : null;
+    const open = touched ? this.link(about) : null;
     if (open) open.textContent = "Open its subtree";
     this.card.replaceChildren(...[
       picture,

@@ -3,7 +3,7 @@
 import { format, parse } from "./address.js";
 import { ask } from "./ask.js";
 import { Classes } from "./colours.js";
-import { byId, count, el, percent, short } from "./dom.js";
+import { byId, called, count, el, percent, short } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { MiniMap } from "./map.js";
 import { more, othersOf, Panels } from "./panels.js";
@@ -17,11 +17,11 @@ let trail = [], asked = 0;
 // ------------------------------------------------------------------------------- where we are
 
 // What is asked is shown, and only then is it a step of the history: what is not found leaves no trace.
-async function go(id, visited = [...trail, id]) {
+async function go(id, before = trail) {
   const { open, ...options } = parse(location.hash).options; // what was opened is another root's
-  const shown = await render({ id, options }, () => {
-    history.pushState({ trail: visited }, "", format(id, options));
-    trail = visited;
+  const shown = await render({ id, options }, ({ name }) => {
+    trail = [...before, { id, name }];
+    history.pushState({ trail }, "", format(id, options));
   });
   if (shown) scrollTo({ top: 0 });
 }
@@ -41,31 +41,33 @@ function open(rest) {
 }
 
 // An address that was typed, or a link from elsewhere, has no trail yet.
-function walked(id) {
+function walked({ id, name }) {
   if (!history.state?.trail) {
-    const visited = id === null || trail.at(-1) === id ? trail : [...trail, id];
+    const visited = id === null || trail.at(-1)?.id === id ? trail : [...trail, { id, name }];
     history.replaceState({ trail: visited }, "");
   }
   return history.state.trail;
 }
 
-function link(id, visited) {
-  const { open, ...options } = parse(location.hash).options;
-  const anchor = el("a", { href: format(id, options), title: id.length > 28 ? id : false }, short(id, 28));
+// To a node as the root; `before` are the roots that it is reached by.
+function link(node, before) {
+  const { open, ...options } = parse(location.hash).options, text = called(node);
+  const title = node.name || text.length > 28 ? `${text} ${node.id}` : false;
+  const anchor = el("a", { href: format(node.id, options), title }, short(text, 28));
   anchor.addEventListener("click", (event) => {
     if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a new tab or window
     event.preventDefault();
-    go(id, visited);
+    go(node.id, before);
   });
   return anchor;
 }
 
 function showTrail(current) {
   const from = Math.max(0, trail.length - 8);
-  const items = trail.slice(from).map((id, i) => {
-    const visited = trail.slice(0, from + i + 1);
-    const here = visited.length === trail.length && id === current;
-    return el("li", {}, here ? el("span", { "aria-current": "page" }, short(id, 20)) : link(id, visited));
+  const items = trail.slice(from).map((node, i) => {
+    const here = from + i + 1 === trail.length && node.id === current;
+    const text = short(called(node), 20);
+    return el("li", {}, here ? el("span", { "aria-current": "page" }, text) : link(node, trail.slice(0, from + i)));
   });
   if (from) items.unshift(el("li", { class: "quiet" }, "…"));
   byId("trail").replaceChildren(...items);
@@ -74,13 +76,13 @@ function showTrail(current) {
 // ------------------------------------------------------------------------------------ showing
 
 // `arrive` is called once there is something to show; by default the address is where we are.
-async function render(address = parse(location.hash), arrive = () => (trail = walked(address.id))) {
+async function render(address = parse(location.hash), arrive = (root) => (trail = walked(root))) {
   if (!graph) return false; // it begins by rendering
   const { id, options } = address, mine = ++asked;
   try {
-    const show = id === null ? await start.page() : await rootPage(id, options);
+    const { show, root } = id === null ? await startPage() : await rootPage(id, options);
     if (mine !== asked) return false; // something else was asked meanwhile
-    arrive();
+    arrive(root);
     byId("problem").hidden = true;
     keepingFocus(show);
     showTrail(id);
@@ -104,13 +106,15 @@ function complain(problem) {
   byId("problem").hidden = false;
 }
 
+const startPage = async () => ({ show: await start.page(), root: { id: null } });
+
 async function rootPage(id, given) {
   const options = { hops: String(Math.min(3, graph.hops)), head: "all", by: "attention", ...given };
   const answer = await ask("node", { id, ...options });
-  return () => {
+  const show = () => {
     const moved = view?.id !== answer.id;
     view = answer;
-    document.title = `${short(id)} · ${graph.title} · sta explore`;
+    document.title = `${short(called(view))} · ${graph.title} · sta explore`;
     byId("start").hidden = true;
     byId("view").hidden = false;
     showControls(options, given.class);
@@ -118,9 +122,10 @@ async function rootPage(id, given) {
     drawing.show(view, options, classes);
     mini.show([...new Set(view.nodes.map((node) => node.number))]).catch(complain);
     const shown = count(view.nodes.length, "node");
-    byId("drawing").setAttribute("aria-label", `Subtree of ${id}, ${shown} shown. The list below tells the same.`);
-    if (moved) byId("said").textContent = `Root ${id}: predicted ${view.predicted}, ${percent(view.probability)}`;
+    byId("drawing").setAttribute("aria-label", `Subtree of ${called(view)}, ${shown} shown. The list below tells the same.`);
+    if (moved) byId("said").textContent = `Root ${called(view)}: predicted ${view.predicted}, ${percent(view.probability)}`;
   };
+  return { show, root: answer };
 }
 
 function showControls(options, cls) {
@@ -154,7 +159,7 @@ function point(node) {
   panels.card(node, node ? actions(node) : []);
   if (node) uncover();
   const focused = document.activeElement === byId("drawing");
-  if (node && focused) byId("said").textContent = `${node.rest ? othersOf(node) : node.id}: ${panels.told(node)}`;
+  if (node && focused) byId("said").textContent = `${node.rest ? othersOf(node) : called(node)}: ${panels.told(node)}`;
 }
 
 // On a small screen the card comes from below: the picture stays above it.

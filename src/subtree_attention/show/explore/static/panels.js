@@ -1,16 +1,16 @@
 // What stands around the picture: the verdict, bars, tables, the legend, the list and the card.
 
-import { byId, count, el, hopName, percent, short, signed, total } from "./dom.js";
+import { byId, count, el, hopName, percent, pictureOf, short, signed, titled, total } from "./dom.js";
 
 export class Panels {
-  // link(id) makes a link that opens a node as the root, open(rest) draws more of a level.
+  // link(node) makes a link that opens a node as the root, open(rest) draws more of a level.
   constructor(graph, classes, link, open) {
     Object.assign(this, { graph, classes, link, open });
   }
 
   show(view, options) {
     document.querySelectorAll(".of-class").forEach((place) => (place.textContent = view.class));
-    byId("root").replaceChildren(el("span", { class: "quiet" }, "node "), view.id);
+    byId("root").replaceChildren(...this.heading(view));
     byId("verdict").replaceChildren(...this.verdict(view));
     byId("alone").textContent = alone(view);
     byId("classes").replaceChildren(...this.classRows(view));
@@ -20,6 +20,11 @@ export class Panels {
     byId("columns").replaceChildren(...columnsOf(view.columns));
     byId("legend").replaceChildren(...this.legend(view, options));
     byId("list").replaceChildren(...this.levels(view));
+  }
+
+  heading(view) {
+    const picture = view.picture ? [el("img", { src: pictureOf(view), alt: "" })] : [];
+    return [...picture, ...(view.name ? titled(view) : [el("span", { class: "quiet" }, "node "), view.id])];
   }
 
   named(name) {
@@ -49,7 +54,7 @@ export class Panels {
     const { parts } = view;
     const most = largest(parts.sources.map((source) => source.contribution));
     const rows = parts.sources.map((source) => row(false,
-      el("span", {}, el("span", { class: this.classes.look(source.predicted).mark }), this.link(source.id)),
+      el("span", {}, el("span", { class: this.classes.look(source.predicted).mark }), this.link(source)),
       hopName(source.hop), bar(source.contribution, most), signed(source.contribution)));
     const rest = [
       [parts.others, count(parts.others, "other node"), parts.others_contribution, "quiet"],
@@ -85,7 +90,7 @@ export class Panels {
   levels(view) {
     return view.levels.filter((level) => level.rest).map((level) => {
       const nodes = view.nodes.filter((node) => node.hop === level.hop);
-      const items = nodes.map((node) => el("li", {}, this.link(node.id), ` ${this.told(node)}`));
+      const items = nodes.map((node) => el("li", {}, this.link(node), ` ${this.told(node)}`));
       if (level.rest.nodes) items.push(this.rest({ ...level.rest, hop: level.hop }));
       const title = `${hopName(level.hop)}: ${count(level.nodes, "node")}, ${signed(level.contribution)}`;
       return el("section", {}, el("h3", {}, title), el("ul", {}, ...items));
@@ -119,7 +124,7 @@ export class Panels {
     if (node.rest && node.opened === null) said.push(el("p", { class: "quiet" }, bound(node)));
     const buttons = actions.map(([text, does]) => button(text, does));
     card.replaceChildren(
-      el("p", { class: "card-title" }, short(node.rest ? othersOf(node) : node.id, 60)),
+      el("p", { class: "card-title" }, ...(node.rest ? [othersOf(node)] : titled(node))),
       ...(buttons.length ? [el("p", { class: "actions" }, ...buttons)] : []), ...said);
   }
 

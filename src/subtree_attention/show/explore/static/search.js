@@ -1,6 +1,6 @@
 // The search box: nodes that match while one types, by pointer or by keys.
 
-import { byId, el, percent, short } from "./dom.js";
+import { byId, el, percent, short, titled } from "./dom.js";
 
 const WAIT = 120; // milliseconds without a key before the server is asked
 
@@ -39,7 +39,7 @@ export function search(ask, go) {
   function show(text) {
     const items = nodes.map((node, i) => {
       const item = el("li", { role: "option", id: `found-${i}`, "aria-selected": "false" },
-        el("span", {}, short(node.id, 60)),
+        el("span", {}, ...titled(node), ...where(node)),
         el("span", { class: "quiet" }, `${node.predicted} ${percent(node.probability)}`));
       item.addEventListener("pointerdown", (event) => event.preventDefault()); // the box keeps the focus
       item.addEventListener("click", () => choose(node.id));
@@ -87,4 +87,10 @@ export function search(ask, go) {
     if (nodes.length === 1 || nodes[0]?.id === text) choose(nodes[0].id);
     else if (nodes.length) activate(0); // Enter once more takes the first
   });
+}
+
+// In which column the text stands, where that is not what the node is called.
+function where({ column, excerpt, id, name }) {
+  if (column === null || excerpt === id || excerpt === name) return [];
+  return [el("span", { class: "quiet excerpt" }, `${column}: ${short(excerpt, 80)}`)];
 }

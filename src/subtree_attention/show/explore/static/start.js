@@ -20,7 +20,7 @@ const SPLITS = {
 const WAIT = 1000; // milliseconds between questions how far t-SNE is
 
 export class Start {
-  // `panels` show nodes and classes, `link(id)` leads to a node, `open(id)` goes there; `complain`
+  // `panels` show nodes and classes, `link(node)` leads to a node, `open(id)` goes there; `complain`
   // is told what goes wrong.
   constructor({ graph, classes, points, panels, link, open, complain }) {
     Object.assign(this, { graph, classes, points, panels, link, open, complain });
@@ -109,7 +109,7 @@ export class Start {
   }
 
   item(node) {
-    const wrong = node.label !== null && node.label !== node.predicted, link = this.link(node.id);
+    const wrong = node.label !== null && node.label !== node.predicted, link = this.link(node);
     if (node.name) link.textContent = short(node.name, 60);
     return el("li", {},
       link,
