@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from .runs import open as open
     from .runs import predict as predict
     from .runs import predict_links as predict_links
+    from .show.notebook import as_html as as_html
+    from .show.notebook import as_svg as as_svg
+    from .show.notebook import explore as explore
     from .train.candidates import Candidate as Candidate
     from .train.fit import fit as fit
     from .train.logs import Log as Log
@@ -77,9 +80,12 @@ _HOMES = {
     "STAFormer": "nn",
     "SavedRun": "runs",
     "aggregation": "nn",
+    "as_html": "show.notebook",
+    "as_svg": "show.notebook",
     "attention": "ops",
     "datasets": "",
     "explain": "explanations",
+    "explore": "show.notebook",
     "feature_maps": "",
     "fit": "train.fit",
     "fit_portfolio": "train.portfolio",

@@ -246,3 +246,17 @@ def number(what: str, value: Any, least: float = 0.0, below: float = math.inf) -
             bounds = f"at least {least:g} and below {below:g}"
         raise ValueError(f"{what} must be {bounds}, got {said(value)}")
     return number
+
+
+@contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Around imports: what needs them says how to install them."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("starlette", "uvicorn"):
+            raise
+        raise ImportError(
+            f"{what} needs {missing.name}, which is not installed: "
+            f'pip install "subtree-attention[{extra}]"'
+        ) from None

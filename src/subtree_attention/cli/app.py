@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from rich.console import Console
 
+from .._check import needs as needs
 from ..config import MODELS, TASKS, DataSettings, FitSettings, Settings
 
 if TYPE_CHECKING:
@@ -255,20 +256,6 @@ def progress() -> AbstractContextManager[Watch]:
     from ..show.progress import Bars, Lines
 
     return Bars(err_console) if err_console.is_terminal else nullcontext(Lines())
-
-
-@contextmanager
-def needs(what: str, extra: str) -> Iterator[None]:
-    """Around imports: what needs them says how to install them."""
-    try:
-        yield
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("starlette", "uvicorn"):
-            raise
-        raise ImportError(
-            f"{what} needs {missing.name}, which is not installed: "
-            f'pip install "subtree-attention[{extra}]"'
-        ) from None
 
 
 def say(line: str, console: Console = out_console) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import subtree_attention as sta  # what shows it stands above, and is called by its public name
+
 from .. import _check
 from ..ops.recurrence import divide
 from .columns import Columns, Way
@@ -229,6 +231,7 @@ class Explanation:
         beside: `[C]` by name, what is added to the logits beside the model, such as "correction".
         num_nodes: N of the graph.
         exact: whether the parts add up; an :class:`Attribution` says by how much they do not.
+        run: the run that it is of, see `SavedRun.explain`; None of a bare model.
     """
 
     exact: ClassVar[bool] = True
@@ -242,6 +245,7 @@ class Explanation:
     _best: list[np.ndarray] = field(default_factory=list, init=False)
     beside: dict[str, Tensor] = field(default_factory=dict, kw_only=True)
     _way: Callable[[], Way] | None = field(default=None, kw_only=True)
+    run: Any = field(default=None, kw_only=True)
 
     @cached_property
     def totals(self) -> Tensor:
@@ -331,6 +335,22 @@ class Explanation:
         if hop >= len(self._best):  # deeper levels cost most, and few ask for them
             self._best = self._walks.best(self._reached[: hop + 1])
         return self._walks.trace(self._reached, self._best, hop, source)
+
+    def show(self) -> str:
+        """Open the page of `sta explore` at this root, in the browser; returns its address.
+
+        It is served as long as this process runs. Only of a run: see `SavedRun.explain`.
+        """
+        if self.run is None:
+            raise ValueError(
+                "this explanation is of a bare model, and the page is of a run: train one by "
+                "sta.fit or 'sta train', then sta.open(folder).explain(node).show()"
+            )
+        return sta.explore(self.run, self.run.dataset.id(self.root))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the subtree and a short table, without scripts."""
+        return sta.as_html(self)
 
     def __repr__(self) -> str:
         hops = ", ".join(f"{level.hop}: {len(level.nodes)}" for level in self.levels)

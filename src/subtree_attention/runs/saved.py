@@ -23,7 +23,7 @@ from ..config import Config
 from ..datasets import Dataset, Split
 from ..datasets.tabular import apply_schema, join_tables
 from ..datasets.told import Told
-from ..explanations import CORRECTION, Attributor, Explainer, explainer_of
+from ..explanations import CORRECTION, Attributor, Explainer, Explanation, explainer_of
 from ..graph import Graph
 from ..io import FileError
 from ..references import Comparison, Fitted
@@ -214,6 +214,23 @@ class SavedRun:
         if self.corrects:
             more["beside"] = {CORRECTION: torch.from_numpy(self.logits - self.outputs)}
         return explainer_of(self.model, features.to(self.device), self.graph, **more)
+
+    def explain(self, node: str) -> Explanation:
+        """Why a node is predicted as it is: what its logits are made of, see `Explanation`.
+
+        In a notebook it shows itself, with names and classes, and `show()` opens the page at it.
+
+        Args:
+            node: its id, or its number where it has none.
+        """
+        if self.task.unit != "node":
+            raise ValueError(
+                f"nodes are explained, and this run is of {self.task.unit}s: see 'sta explain' and "
+                "'sta report'"
+            )
+        explanation = self.explainer(self.dataset.find(str(node)))
+        explanation.run = self
+        return explanation
 
     def what_if(
         self,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..explanations.explanation import Explanation, Level
 from ..runs import SavedRun
-from .explanation import brief
+from .explanation import Output, brief
 
 NODES = 60
 """Nodes that are drawn on the page, in all levels together, unless more of one are asked for."""
@@ -109,6 +109,48 @@ def of_run(run: SavedRun, explanation: Explanation, choice: Choice, most: int) -
         told = brief(run, node.pop("node"))
         node |= {"id": told.pop("node"), **told}
     return apart
+
+
+class Strongest(NamedTuple):
+    """The nodes that add most to an output, and the others as one: together with what belongs to no
+    node the output.
+
+    Attributes:
+        sources: nodes and what each adds over all hops and heads, the strongest first.
+        others: how many more are reached.
+        others_add: what these add.
+        parts: by name, what belongs to no node.
+        whole: the output.
+    """
+
+    sources: list[tuple[int, float]]
+    others: int
+    others_add: float
+    parts: dict[str, float]
+    whole: float
+
+
+def strongest(
+    explanation: Explanation, about: Output, count: int, sign: int | None = None
+) -> Strongest:
+    """The nodes that add most, of either sign; with a sign, only those that add in its way."""
+    scale, cls = about.scale, about.index
+    added = scale * explanation.importance(cls).double()
+    reached = torch.cat([level.nodes for level in explanation.levels]).unique()
+    weights = added[reached].abs() if sign is None else sign * added[reached]
+    first = weights.topk(min(count, len(reached)))
+    named = reached[first.indices[first.values > 0]]
+    parts = {name: scale * float(add[cls]) for name, add in explanation.beside.items()}
+    parts["bias"] = scale * float(explanation.bias[cls]) + about.center
+    if not explanation.exact:
+        parts["missing"] = scale * explanation.residual(cls)
+    return Strongest(
+        sources=list(zip(named.tolist(), added[named].tolist(), strict=True)),
+        others=len(reached) - len(named),
+        others_add=float(added[reached].sum() - added[named].sum()),
+        parts=parts,
+        whole=scale * float(explanation.logits[cls]) + about.center,
+    )
 
 
 def share_out(sizes: list[int], total: int) -> list[int]:

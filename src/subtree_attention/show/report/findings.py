@@ -24,7 +24,7 @@ from ...tasks.calibration import Bin
 from ...tasks.quality import AnyQuality
 from .. import graphs, subtree
 from ..explanation import Output, brief, describe, output
-from ..subtree import Choice
+from ..subtree import Choice, strongest
 from ..text import counted
 
 MISTAKES = 10
@@ -154,25 +154,18 @@ def _node(node: int, run: SavedRun) -> dict[str, Any]:
     """A node, and those that led most to what is wrong: of a label that is missed, or a number that
     is too low, those that took away most."""
     explanation, about = run.explainer(node), output(run, node)
-    sign, scale = _direction(run, node, about.index), about.scale
-    added = scale * explanation.importance(about.index).double()
-    reached = torch.cat([level.nodes for level in explanation.levels]).unique()
-    first = (sign * added).topk(min(SOURCES, len(reached)))
-    named = first.indices[first.values > 0]
-    others = len(reached) - len(named)
-    parts = {f"{counted(others, 'other node')}": float(added.sum() - added[named].sum())}
-    parts |= {name: scale * float(add[about.index]) for name, add in explanation.beside.items()}
-    parts["bias"] = scale * float(explanation.bias[about.index]) + about.center
+    found = strongest(explanation, about, SOURCES, _direction(run, node, about.index))
+    others = {counted(found.others, "other node"): found.others_add} if found.others else {}
     return {
         **brief(run, node),
         "output": about.name,
         "sources": [
-            {**describe(run, source), "own": source == node, "adds": float(added[source])}
-            for source in named.tolist()
+            {**describe(run, source), "own": source == node, "adds": adds}
+            for source, adds in found.sources
         ],
-        "others": others,
-        "parts": parts if others else {name: parts[name] for name in list(parts)[1:]},
-        "sum": scale * float(explanation.logits[about.index]) + about.center,
+        "others": found.others,
+        "parts": {**others, **found.parts},
+        "sum": found.whole,
         "subtree": _subtree(run, explanation, about),
     }
 
