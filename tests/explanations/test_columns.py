@@ -51,7 +51,8 @@ def by_gradient(model, x: Tensor, told: Explanation, cls: int) -> Tensor:
                 model.lin_out.weight[cls] @ model.blocks[0].residual(hidden)[told.root]
             )
         else:
-            logit = logit + (value[level.nodes] * level.slopes(cls)).sum()
+            slopes = level.attention[..., None] * level.output_map[:, cls]
+            logit = logit + (value[level.nodes] * slopes).sum()
     (grad,) = torch.autograd.grad(logit, x)
     return (grad * x).detach()
 

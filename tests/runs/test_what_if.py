@@ -131,7 +131,8 @@ class TestAsIfTheTablesWereSo:
         ({"values": {"agee": 3}}, r"there is no column 'agee' among the features. Near: age"),
         ({"values": {"age": "old"}}, "'age' cannot be 'old': column 'age' is a number"),
         ({"values": {"city": "Olso"}}, "'city' cannot be 'Olso': near are Oslo"),
-        ({"values": {"label": "r"}}, "label"),
+        ({"values": {"label": "r"}}, "'label' is no feature of this model: it is what is learnt"),
+        ({"values": {"id": "r"}}, "'id' is no feature of this model: it names the nodes"),
         ({"words": [("about", "horse")]}, "the node has no 'horse' in 'about'"),
         ({"words": [("about", "bird")]}, r"the node has no 'bird' in 'about'.* It has: "),
         ({"words": [("age", "40")]}, "'age' is a number and has no words"),
@@ -179,7 +180,14 @@ class TestParse:
         assert made["without"] == ["edge:c>c", "d:e"]  # nodes of that name are there
         assert (made["words"], made["values"]) == ([("k:l=m", "x")], {"k:l=m": "y"})
 
-    @pytest.mark.parametrize("text", ["edge:3", "word:about", "column:age"])
-    def test_half_a_change_is_refused(self, run, text):
-        with pytest.raises(ValueError, match="says no change: write"):
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("edge:3", "'3' is no edge: write edge:ID>ID"),
+            ("word:about", "'about' names no word: write word:COLUMN:WORD"),
+            ("column:age", "'age' sets no value: write age=VALUE"),
+        ],
+    )
+    def test_half_a_change_is_refused(self, run, text, message):
+        with pytest.raises(ValueError, match=message):
             parse(run, [text])

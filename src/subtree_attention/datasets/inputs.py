@@ -34,18 +34,23 @@ class Input:
         name: of the column.
         start: the first of its features.
         width: how many they are.
-        column: how values become features; None of an encoding, which belongs to no column.
+        column: how values become features; None of an encoding and of labels that are shown, which
+            belong to no column.
+        labels: that are shown, if it stands for them.
     """
 
     name: str
     start: int
     width: int
     column: Column | None = None
+    labels: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
-        """As in the notes of a table, or "encoding"."""
-        return "encoding" if self.column is None else self.column.kind
+        """As in the notes of a table, "encoding" or "labels"."""
+        if self.column is None:
+            return "labels" if self.labels else "encoding"
+        return self.column.kind
 
     @property
     def places(self) -> slice:
@@ -68,8 +73,8 @@ class Input:
 
     def called(self, place: int) -> str:
         """What one of its features is called: "title: the", "age" or "x 12"."""
-        if self.words:
-            return f"{self.name}: {self.words[place]}"
+        if words := self.words or self.labels:
+            return f"{self.name}: {words[place]}"
         flagged = isinstance(self.column, Number | Vector) and self.column.flagged
         if flagged and place == self.width - 1:
             return f"{self.name}: missing"
@@ -89,7 +94,8 @@ class Input:
             encoded = self.column.encode(table)
         except (TableError, TypeError, ValueError, OverflowError) as error:
             said = str(error).partition(": ")[2] or str(error)
-            raise ValueError(f"'{self.name}' cannot be {_check.said(value)}: {said}") from None
+            why = said.partition(", but holds")[0]
+            raise ValueError(f"'{self.name}' cannot be {_check.said(value)}: {why}") from None
         if encoded.unseen:
             raise ValueError(f"'{self.name}' cannot be {_check.said(value)}: {self._near(value)}")
         block = encoded.block
@@ -131,9 +137,10 @@ class Inputs(Sequence[Input]):
 
     Args:
         dataset: with its encoding, if the model takes one.
+        shown: classes that labels are shown of, if they are.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, shown: Sequence[str] = ()) -> None:
         self._schema, self._own = dataset.schema, dataset.x.size(1)
         schema: TableSchema | None = dataset.schema
         columns: Sequence[Column] = schema.columns if schema else ()
@@ -147,6 +154,10 @@ class Inputs(Sequence[Input]):
             start += column.width
         if dataset.encoding is not None:
             found.append(Input("eigenvector", start, dataset.encoding.size(1)))
+            start += dataset.encoding.size(1)
+        if shown:  # see `nn.labels.Labelled`
+            labels = *shown, "is known"
+            found.append(Input("label", start, len(labels), labels=labels))
         self._inputs = found
 
     def __len__(self) -> int:
@@ -170,9 +181,12 @@ class Inputs(Sequence[Input]):
         for each in self._inputs:
             if each.name == name and each.column is not None:
                 return each
-        left_out = self._schema.left_out if self._schema else {}
-        if name in left_out:
-            raise ValueError(f"'{name}' is no feature of this model: {left_out[name]}")
+        if self._schema is not None:
+            why = dict(self._schema.left_out)
+            why |= {self._schema.id: "it names the nodes"}
+            why |= {self._schema.target or "": "it is what is learnt"}
+            if name in why:
+                raise ValueError(f"'{name}' is no feature of this model: {why[name]}")
         names = [each.name for each in self._inputs if each.column is not None]
         near = get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f" Near: {', '.join(near)}." if near else ""

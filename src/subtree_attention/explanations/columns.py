@@ -12,19 +12,34 @@ As everywhere, attention is taken as it is. Where no activation lies between, no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .. import _check
 from ..graph import Graph
 from ..nn import STAGNN, STAConv
-from ..nn.features import Features
+from ..nn.features import Features, rows_of
 from ..nn.smoothing import smoothed
+
+
+class Slopes(NamedTuple):
+    """By how much a logit rises with the values of some nodes.
+
+    Attributes:
+        nodes: `[n]`, ascending.
+        slopes: `[H, n, c]`
+        is_residual: whether the values are what a block adds of its input, beside its heads: an
+            equal part of it by each.
+    """
+
+    nodes: Tensor
+    slopes: Tensor
+    is_residual: bool
 
 
 class Term(NamedTuple):
@@ -57,11 +72,11 @@ class Columns:
     @cached_property
     def total(self) -> Tensor:
         """What each column adds over all nodes, `[F]`, signed; float64."""
-        sums = []
-        for nodes, slope, weight in self._terms:
-            along = _rows(self._x, nodes).T @ slope.numpy()  # [F, u]
-            sums.append(torch.from_numpy(along).mul_(weight.t()).sum(1))
-        return torch.stack(sums).sum(0)
+        added = (
+            (_product(_rows(self._x, nodes).T, slope) * weight.t()).double().sum(1)
+            for nodes, slope, weight in self._terms
+        )
+        return torch.stack([*added]).sum(0)
 
     @property
     def bias(self) -> float:
@@ -71,10 +86,9 @@ class Columns:
     def of(self, node: int) -> Tensor:
         """What each column of one node adds, `[F]`; all of 0 where it adds nothing."""
         _check.index("node", node, self._x.size(0))
-        own = _rows(self._x, torch.tensor([node]))
-        slopes = [slope[nodes == node].sum(0) @ weight for nodes, slope, weight in self._terms]
-        own = own if isinstance(own, np.ndarray) else own.toarray()
-        return torch.from_numpy(own[0]) * torch.stack(slopes).sum(0)
+        own = rows_of(self._x, torch.tensor([node], device=self._x.device))[0].cpu().double()
+        slopes = (slope[nodes == node].sum(0) @ weight for nodes, slope, weight in self._terms)
+        return own * torch.stack([*slopes]).sum(0).double()
 
 
 class Way:
@@ -95,43 +109,36 @@ class Way:
         self.edge_weight = edge_weight
 
     @torch.no_grad()
-    def back(
-        self, nodes: Tensor, slopes: Tensor, root: int, *beside: Tensor, whole: float
-    ) -> Columns:
-        """What columns add to a logit.
+    def back(self, slopes: Sequence[Slopes], whole: float) -> Columns:
+        """What columns add to a logit, whose slopes for all values are these."""
+        terms = [self._of_inputs(*each) for each in slopes]
+        if self.first is not None:
+            terms = [self._through_first(term) for term in terms]
+        return Columns(self.first is None, whole, self.x, terms)
 
-        Args:
-            nodes: `[n]`, ascending.
-            slopes: `[n, H c]`, of the logit for each of their values.
-            root: one of them.
-            beside: `[width]`, of the logit for what is added of the root beside its heads, if
-                anything is.
-            whole: the logit.
-        """
-        terms = [Term(nodes, slopes, _double(self.conv.lin_value.weight))]
-        terms += [Term(torch.tensor([root]), own[None], self._residual()) for own in beside]
-        if self.first is None:
-            return Columns(True, whole, self.x, terms)
-        return Columns(False, whole, self.x, [self._through_first(terms)])
+    def _of_inputs(self, nodes: Tensor, slopes: Tensor, is_residual: bool) -> Term:
+        """By inputs of the layer."""
+        if is_residual:
+            return Term(nodes, slopes.sum(0), self._residual())
+        by_value = slopes.transpose(0, 1).flatten(1)
+        return Term(nodes, by_value, self.conv.lin_value.weight.detach().cpu().to(slopes))
 
     def _residual(self) -> Tensor:
         """The map from the input of a block to what it adds of that, [width, channels]."""
         block = self.model.blocks[0]
         weight = block.conv.lin_value.weight
         unit = torch.eye(weight.size(1), dtype=weight.dtype, device=weight.device)
-        return _double(block.residual(unit) - block.residual(torch.zeros_like(unit[:1]))).t()
+        return (block.residual(unit) - block.residual(torch.zeros_like(unit[:1]))).t().cpu()
 
-    def _through_first(self, terms: list[Term]) -> Term:
+    def _through_first(self, term: Term) -> Term:
         """The same by units of the first map, as far as they are active."""
-        nodes = terms[0].nodes
-        slope = torch.zeros(len(nodes), self.first.out_channels, dtype=torch.float64)
-        for of, own, weight in terms:
-            slope.index_add_(0, torch.searchsorted(nodes, of), own @ weight)
-        weight = _double(self.first.weight)
+        nodes, slope = term.nodes, term.slope @ term.weight
+        weight = self.first.weight.detach().cpu().to(slope)
         if getattr(self.model, "smoothing", 0):
             return Term(*self._through_smoothing(nodes, slope), weight)
-        bias = 0.0 if self.first.bias is None else _double(self.first.bias).numpy()
-        units = torch.from_numpy(_rows(self.x, nodes) @ weight.t().numpy() + bias)
+        units = _product(_rows(self.x, nodes), weight.t())
+        if self.first.bias is not None:
+            units += self.first.bias.detach().cpu()
         return Term(nodes, slope.where(units > 0, 0.0), weight)
 
     def _through_smoothing(self, nodes: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,15 +150,18 @@ class Way:
         whole[nodes.to(spread.device)] = slope.to(spread)
         (back,) = torch.autograd.grad(spread, units, whole.where(spread > 0, 0.0))
         there = back.any(1).nonzero().flatten()
-        return there.cpu(), _double(back[there])
-
-
-def _double(tensor: Tensor) -> Tensor:
-    return tensor.detach().cpu().double()
+        return there.cpu(), back[there].cpu()
 
 
 def _rows(x: Features, nodes: Tensor) -> Any:
-    """Some rows of x on the CPU in float64, dense or sparse as it is: [n, F]."""
+    """Some rows of x on the CPU, a tensor or a sparse array of scipy as it is: [n, F]."""
     if isinstance(x, Tensor):
-        return _double(x[nodes.to(x.device)]).numpy()
-    return x.csr_rows(nodes.to(x.device)).astype(np.float64)
+        return (x if len(nodes) == len(x) else x[nodes.to(x.device)]).detach().cpu()
+    return x.csr_rows(nodes.to(x.device))
+
+
+def _product(one: Any, other: Tensor) -> Tensor:
+    """A tensor or a sparse array times a tensor."""
+    if isinstance(one, Tensor):
+        return one.to(other) @ other
+    return torch.from_numpy(one @ other.numpy())

@@ -20,7 +20,7 @@ import subtree_attention as sta  # what shows it stands above, and is called by 
 
 from .. import _check
 from ..ops.recurrence import divide
-from .columns import Columns, Way
+from .columns import Columns, Slopes, Way
 from .flows import Flows, flows
 from .walks import Reach, Walk, Walks
 
@@ -177,11 +177,6 @@ class Level(Portion):
         `rather`, by how much more than to the logit of that class."""
         return self._contributions(self._places, self.map_to(cls, rather))[..., 0].t()
 
-    def slopes(self, cls: int, rather: int | None = None) -> Tensor:
-        """By how much the logit of a class rises with each value of each node, [n, H, c]; or how
-        far that is before the logit of another."""
-        return self.attention[..., None] * self.map_to(cls, rather)[:, 0]
-
     def map_to(self, cls: int, rather: int | None = None) -> Tensor:
         """The map from a head's values to the logit of a class, [H, 1, c], or to how far that is
         before the logit of another."""
@@ -308,19 +303,20 @@ class Explanation:
         Exact where values are linear in the features, as in an STAConv. A hidden layer with ReLU
         between is taken as it is: columns add up exactly, given which of its units are active.
         """
-        assert self._way is not None  # of an Attribution, which has no such way
-        hops = [level for level in self.levels if level.hop != RESIDUAL]
-        nodes = torch.cat([level.nodes for level in hops]).unique()
-        heads, _, width = hops[0].output_map.shape
-        slopes = torch.zeros(len(nodes), heads, width, dtype=torch.float64)
-        for level in hops:
-            slopes[torch.searchsorted(nodes, level.nodes)] += level.slopes(cls, rather)
-        rest = [
-            level.map_to(cls, rather).sum((0, 1)).double() for level in self.levels[len(hops) :]
-        ]
+        assert self._way is not None  # but of an Attribution, which has no such way
+        alike: dict[int, list[Level]] = {}
+        for level in self.levels:  # those of the subtree share what they reach
+            alike.setdefault(id(level._reached), []).append(level)
+        slopes = []
+        for levels in alike.values():
+            weights = torch.stack([level._weights for level in levels], -1)  # [H, n, L]
+            maps = torch.stack([level.map_to(cls, rather)[:, 0] for level in levels], 1)
+            of_values = torch.bmm(weights, maps)  # [H, n, c]
+            is_residual = levels[0].hop == RESIDUAL
+            slopes.append(Slopes(levels[0]._reached, of_values, is_residual))
         model = self.logits - sum(self.beside.values())
         whole = float(model[cls]) - (0.0 if rather is None else float(model[rather]))
-        return self._way().back(nodes, slopes.flatten(1), self.root, *rest, whole=whole)
+        return self._way().back(slopes, whole)
 
     def walk(self, hop: int, source: int) -> Walk:
         """The most probable walk of `hop` steps from a source to the root.

@@ -35,11 +35,15 @@ def parse(run: SavedRun, texts: Iterable[str]) -> dict[str, Any]:
             made["without"].append(rest)
         elif kind == "edge":
             ends = [pair for pair in _splits(rest, ">") if pair[0] in known and pair[1] in known]
-            made["cut"].append(ends[0] if ends else _first(rest, ">", "edge:ID>ID"))
+            made["cut"].append(
+                ends[0] if ends else _first(rest, ">", "is no edge: write edge:ID>ID")
+            )
         elif kind == "word":
-            made["words"].append(_named(run.dataset, rest, ":", "word:COLUMN:WORD"))
+            made["words"].append(
+                _named(run.dataset, rest, ":", "names no word: write word:COLUMN:WORD")
+            )
         else:
-            name, value = _named(run.dataset, rest, "=", "column:NAME=VALUE")
+            name, value = _named(run.dataset, rest, "=", f"sets no value: write {rest}=VALUE")
             made["values"][name] = value
     return made
 
@@ -50,15 +54,15 @@ def _splits(text: str, sign: str) -> Iterator[tuple[str, str]]:
         yield text[:place], text[place + 1 :]
 
 
-def _first(text: str, sign: str, form: str) -> tuple[str, str]:
+def _first(text: str, sign: str, wrong: str) -> tuple[str, str]:
     pair = next(_splits(text, sign), None)
     if pair is None:
-        raise ValueError(f"'{text}' says no change: write {form}")
+        raise ValueError(f"'{text}' {wrong}")
     return pair
 
 
-def _named(dataset: Dataset, text: str, sign: str, form: str) -> tuple[str, str]:
+def _named(dataset: Dataset, text: str, sign: str, wrong: str) -> tuple[str, str]:
     """A column and the rest; the longest name that there is."""
     names = {each.name for each in Inputs(dataset)}
     found = [pair for pair in _splits(text, sign) if pair[0] in names]
-    return found[-1] if found else _first(text, sign, form)
+    return found[-1] if found else _first(text, sign, wrong)

@@ -6,6 +6,7 @@ and what a terminal would obey is taken out of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,10 @@ from rich.tree import Tree
 from ..datasets.targets import in_words
 from ..explanations import Explanation
 from ..explanations.explanation import GLOBAL, RESIDUAL, Portion, Rest, Source
-from ..runs import SavedRun
-from ..tasks.answers import OfClasses, OfLabels, OfNumbers
+from ..runs import SavedRun, WhatIf
+from ..tasks.answers import Answers, OfClasses, OfLabels, OfNames, OfNumbers
+from .changes import parse
+from .inputs import columns
 from .tables import numbers
 from .text import counted, percent, plain, short, signed
 
@@ -84,15 +87,26 @@ def output(run: SavedRun, node: int, cls: int | None = None) -> Output:
     return Output(cls, run.task.names(run.dataset)[cls])
 
 
-def of_run(run: SavedRun, node: str, cls: str | None = None, **options: Any) -> dict[str, Any]:
-    """What `to_dict` says of a node and a class or label of a run, both by name."""
+def of_run(
+    run: SavedRun,
+    node: str,
+    cls: str | None = None,
+    rather: str | None = None,
+    changes: Sequence[str] = (),
+    **options: Any,
+) -> dict[str, Any]:
+    """What `to_dict` says of a node and classes or a label of a run, all by name; after changes, if
+    there are any: see `changes.parse`."""
     if run.task.unit != "node":
         raise ValueError(
             "pairs of nodes are not explained, only nodes and graphs: 'sta predict' says how "
             "probable a pair is, and 'sta report' shows the pairs that are most surely wrong"
         )
-    root, explained = run.dataset.find(node), None if cls is None else run.dataset.find_class(cls)
-    return to_dict(run, run.explainer(root), explained, **options)
+    root, find = run.dataset.find(node), run.dataset.find_class
+    explained, other = (None if name is None else find(name) for name in (cls, rather))
+    changed = run.what_if(node, **parse(run, changes)) if changes else None
+    explanation = run.explainer(root) if changed is None else changed.after
+    return to_dict(run, explanation, explained, **options, rather=other, changed=changed)
 
 
 def to_dict(
@@ -102,6 +116,8 @@ def to_dict(
     top: int = 5,
     hops: int | None = None,
     by: str = "share",
+    rather: int | None = None,
+    changed: WhatIf | None = None,
 ) -> dict[str, Any]:
     """All that is shown of an explanation, ready for JSON.
 
@@ -112,7 +128,10 @@ def to_dict(
     None where the read-out is a mean and they sum to 1. Where the model is not linear given its
     attention it is an attribution, "exact" is false, there are neither heads nor shares, "residual"
     is what is missing of each logit, and the "bias" are the logits of an input of zeros. "beside"
-    is by name what is added to the logits beside the model.
+    is by name what is added to the logits beside the model. "columns" are what features add to the
+    logit, see `inputs.columns`; with "rather" to how far it is before that of the rival. "what_if"
+    says what was changed, what stays as trained, and what is predicted before and after; all else
+    is then of after, and the model has no logits of its own to hold it against.
 
     Args:
         run: whose model and graph it is of.
@@ -121,12 +140,16 @@ def to_dict(
         top: nodes to name in each level; the others are added up.
         hops: nodes are named up to this hop only.
         by: see `Level.top`.
+        rather: the class that it might be rather, which is then the rival.
+        changed: whose `after` this is.
     """
     root, classes = explanation.root, run.dataset.classes
     about = output(run, root, cls)
     cls, scale, center = about.index, about.scale, about.center
-    rival = explanation.rival(cls) if run.task.kind == "class" else None
+    rival = _rival(run, explanation, cls, rather)
     pair = [cls] if rival is None else [cls, rival]
+    answers, unit = (run.answers, root) if changed is None else (changed.answers, 1)
+    own = scale * run.logits[root, pair] + center if changed is None else None
 
     def part(of: Source | Rest) -> dict[str, Any]:
         added = scale * of.contribution.sum(0)
@@ -140,7 +163,7 @@ def to_dict(
 
     def level_of(level: Any) -> dict[str, Any]:
         named = hops is None or isinstance(level.hop, str) or level.hop <= hops
-        sources, rest = level.top(top if named else 0, by, cls, pair)
+        sources, rest = level.top(top if named else 0, by, cls, pair, rather)
         totals = level.totals(pair)  # [H, 2]
         return {
             "hop": level.hop,
@@ -157,28 +180,64 @@ def to_dict(
 
     return {
         **describe(run, root),
-        "predicted": run.answers.told(root),
+        "predicted": answers.told(unit),
         "exact": explanation.exact,
         "residual": [scale * explanation.residual(each) for each in pair],
         "class": about.name,
         "rival": None if rival is None else classes[rival],
-        **_sureness(run, root, pair),
+        "rather": rather is not None,
+        **_sureness(answers, unit, pair),
         "logit": (scale * explanation.logits[pair] + center).tolist(),
-        "model_logit": (scale * run.logits[root, pair] + center).tolist(),
+        "model_logit": None if own is None else own.tolist(),
         "bias": (scale * explanation.bias[pair] + center).tolist(),
         "beside": {name: added[pair].tolist() for name, added in explanation.beside.items()},
         "levels": [level_of(level) for level in explanation.levels],
+        "columns": columns(run, explanation, cls, rather, scale=scale),
+        "what_if": None if changed is None else _what_if(changed, scale, center),
         "classes": list(classes),
         "logits": (scale * explanation.logits + center).tolist(),
     }
 
 
-def _sureness(run: SavedRun, root: int, pair: list[int]) -> dict[str, Any]:
+def _rival(run: SavedRun, explanation: Explanation, cls: int, rather: int | None) -> int | None:
+    """The class that another is compared with, where classes are rivals."""
+    if rather is None:
+        return explanation.rival(cls) if run.task.kind == "class" else None
+    if run.task.kind != "class":
+        raise ValueError("only of classes can it be asked why one rather than another")
+    if rather == cls:
+        name = run.dataset.classes[cls]
+        raise ValueError(f"'{name}' is the class that is explained: name another to compare with")
+    return rather
+
+
+def _sureness(answers: Answers, unit: int, pair: list[int]) -> dict[str, Any]:
     """The probabilities of what is explained; or of a number its interval."""
-    if isinstance(run.answers, OfNumbers):
-        low, high = float(run.answers.low[root]), float(run.answers.high[root])
-        return {"probability": None, "interval": [low, high]}
-    return {"probability": run.probabilities[root, pair].tolist()}
+    if isinstance(answers, OfNumbers):
+        return {"probability": None, "interval": _interval(answers, unit)}
+    assert isinstance(answers, OfNames)
+    return {"probability": answers.probabilities[unit, pair].tolist()}
+
+
+def _interval(answers: OfNumbers, unit: int) -> list[float]:
+    return [float(answers.low[unit]), float(answers.high[unit])]
+
+
+def _what_if(changed: WhatIf, scale: float, center: float) -> dict[str, Any]:
+    answers, pair = changed.answers, (changed.before, changed.after)
+
+    def said(unit: int) -> dict[str, Any]:
+        told = {
+            "predicted": answers.told(unit),
+            "logits": (scale * pair[unit].logits + center).tolist(),
+            "probabilities": None,
+        }
+        if isinstance(answers, OfNumbers):
+            return {**told, "interval": _interval(answers, unit)}
+        return {**told, "probabilities": changed.probabilities[unit].tolist()}
+
+    about = {"changes": changed.told, "kept": changed.kept}
+    return {**about, "before": said(0), "after": said(1)}
 
 
 # ------------------------------------------------------------------------------- on a terminal
@@ -195,22 +254,72 @@ def show(told: dict[str, Any]) -> RenderableType:
         )
         if level["sources"]:
             branch.add(_sources(level, told))
+    parts: list[RenderableType] = [tree, "", _table(told)]
+    parts += [] if told["columns"] is None else [_features(told)]
+    parts = parts if told["what_if"] is None else [*_changed(told), "", *parts]
     last = [line for line in (_sum(told), mostly_beside(told)) if line]
-    return Group(tree, "", _table(told), "", *last)
+    return Group(*parts, "", *last)
+
+
+CLASSES = 8
+"""Whose probabilities are shown before and after changes: those that are most probable."""
+
+
+def _changed(told: dict[str, Any]) -> list[RenderableType]:
+    """What was changed, what is said before and after, and what stays as trained."""
+    made = told["what_if"]
+    before, after = made["before"], made["after"]
+    changes = "; ".join(map(plain, made["changes"]))
+    first = f"[bold]what if: {changes}[/bold]"
+    kept = f"[dim]as trained: {plain('; '.join(made['kept']))}[/dim]"
+    if before["probabilities"] is None:
+        said = [f"{plain(each['predicted'])}" for each in (before, after)]
+        return [first, f"predicted {said[0]} before, {said[1]} after", kept]
+    pairs = list(zip(before["probabilities"], after["probabilities"], strict=True))
+    order = sorted(range(len(pairs)), key=lambda at: -max(pairs[at]))[:CLASSES]
+    table = numbers(("", "before", "after", "change"), texts=("",), box=SIMPLE_HEAD)
+    for place in order:
+        one, other = pairs[place]
+        shown = f"{percent(one, 1)} %", f"{percent(other, 1)} %", f"{100 * (other - one):+.1f}"
+        table.add_row(plain(told["classes"][place]), *shown)
+    said = [plain(each["predicted"]) for each in (before, after)]
+    same = f"predicted {said[0]} before and after"
+    moved = f"predicted {said[0]} before, [bold]{said[1]}[/bold] after"
+    return [first, same if said[0] == said[1] else moved, table, kept]
+
+
+def _features(told: dict[str, Any]) -> Table:
+    """The columns and words that add most to what is explained."""
+    found, (cls, *rival) = told["columns"], _pair(told)
+    of = f"how far {cls} is before {rival[0]}" if told["rather"] else f"the logit of {cls}"
+    of = cls if told["probability"] is None else of
+    given = "" if found["linear"] else "\ngiven which units of the hidden layer are active"
+    look: Any = {"title": f"which columns add to {of}{given}", "box": SIMPLE_HEAD}
+    table = numbers(("", "the node itself", "all nodes"), texts=("",), **look)
+    for each in found["named"]:
+        name = plain(short(each["name"], NAME))
+        table.add_row(name, signed(each["own"]), signed(each["all"]))
+    rest = found["rest"]
+    if rest["features"]:
+        row = counted(rest["features"], "other"), signed(rest["own"]), signed(rest["all"])
+        table.add_row(*row, style="dim")
+    table.add_row("biases", "", signed(found["bias"]))
+    return table
 
 
 def _sum(told: dict[str, Any]) -> str:
     """What the parts add up to, beside what the model says."""
-    logit, own = told["logit"][0], told["model_logit"][0]
+    logit, own = told["logit"][0], told["model_logit"]
     whose = "the prediction's" if told["beside"] else "the model's own"
-    said = f"{whose} {'output' if told['probability'] is None else 'logit'} is {own:.6f}"
+    what = "output" if told["probability"] is None else "logit"
+    said = f"; {whose} {what} is {own[0]:.6f}" if own else ""
     beside = "".join(f", the {name}" for name in told["beside"])
     if told["exact"]:
-        return f"all parts{beside} and the bias add up to {logit:.6f}; {said}"
+        return f"all parts{beside} and the bias add up to {logit:.6f}{said}"
     missing = told["residual"][0]
     return (
         "attribution, not exact: this model is not linear given its attention. Integrated "
-        f"gradients from an input of zeros{beside} add up to {logit - missing:.6f}; {said}, so "
+        f"gradients from an input of zeros{beside} add up to {logit - missing:.6f}{said}, so "
         f"{signed(missing)} is missing"
     )
 
@@ -293,11 +402,13 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
     texts = ("walk" if level["hop"] not in (0, *NAMES) else "node", "label")
     look: Any = {"no_wrap": True, "box": None, "pad_edge": False, "header_style": "dim"}
     heads = ["% of each head"] if told["exact"] else []
-    table = numbers((*texts, *heads, *_columns(told)), texts=texts, **look)
+    more = ["difference"] * told["rather"]
+    table = numbers((*texts, *heads, *_columns(told), *more), texts=texts, **look)
 
     def add(name: str, label: str, part: dict[str, Any], style: str | None = None) -> None:
         shares = [" ".join(f"{percent(share, 1):>5}" for share in part["attention"])] * len(heads)
-        table.add_row(name, label, *shares, *map(signed, part["contribution"]), style=style)
+        added = [*part["contribution"], *[_main(part["contribution"], told)] * len(more)]
+        table.add_row(name, label, *shares, *map(signed, added), style=style)
 
     for source in level["sources"]:
         label = "-" if source["label"] is None else plain(short(source["label"]))
@@ -309,35 +420,46 @@ def _sources(level: dict[str, Any], told: dict[str, Any]) -> Table:
     return table
 
 
+def _main(pair: list[float], told: dict[str, Any]) -> float:
+    """What is added to the explained logit, or to how far that is before another."""
+    return pair[0] - pair[1] if told["rather"] else pair[0]
+
+
 def _table(told: dict[str, Any]) -> Table:
     """How much each hop and head adds to the output that is explained."""
-    levels, cls, (_, *rival) = told["levels"], plain(told["class"]), _columns(told)
-    heads = len(levels[0]["heads"])
-    headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *rival)
+    levels, cls, names = told["levels"], plain(told["class"]), _columns(told)
+    heads, rest = len(levels[0]["heads"]), slice(0 if told["rather"] else 1, None)
+    headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *names[rest])
     of = cls if told["probability"] is None else f"the logit of {cls}"
-    made = "is made of" if told["exact"] else "is attributed to"
-    look: Any = {"title": f"what {of} {made}", "box": SIMPLE_HEAD}
+    title = f"what {of} {'is made of' if told['exact'] else 'is attributed to'}"
+    if told["rather"]:
+        title = f"why {' rather than '.join(_pair(told))}: the difference of their logits"
+    look: Any = {"title": title, "box": SIMPLE_HEAD}
     table = numbers(headings, texts=("",), no_wrap=True, **look)
     name, bars = table.columns[0], table.columns[heads + 2]
     name.no_wrap, bars.min_width, bars.max_width = True, 4, BAR
     beside = told["beside"]
     parts = [told["bias"], *beside.values(), *(lv["contribution"] for lv in levels)]
-    longest = max(abs(part[0]) for part in parts)
+    longest = max(abs(_main(part, told)) for part in parts)
 
     def add(name: str, of_heads: list[str], pair: list[float], bar: bool = True) -> None:
         # As wide as its column lets it; green adds to the logit, red takes away.
-        color = "green" if pair[0] >= 0 else "red"
-        drawn = Bar(longest or 1.0, 0, abs(pair[0]), color=color) if bar else ""
-        table.add_row(name, *of_heads, signed(pair[0]), drawn, *map(signed, pair[1:]))
+        main = _main(pair, told)
+        color = "green" if main >= 0 else "red"
+        drawn = Bar(longest or 1.0, 0, abs(main), color=color) if bar else ""
+        table.add_row(name, *of_heads, signed(main), drawn, *map(signed, pair[rest]))
 
     for level in levels:
-        add(_name(level), [signed(head[0]) for head in level["heads"]], level["contribution"])
+        of_heads = [signed(_main(head, told)) for head in level["heads"]]
+        add(_name(level), of_heads, level["contribution"])
     for name, pair in beside.items():
         add(name, [""] * heads, pair)
     add("bias" if told["exact"] else "input of zeros", [""] * heads, told["bias"])
     if not told["exact"]:
         add("missing", [""] * heads, told["residual"])
     table.add_section()
-    sums = [signed(sum(level["heads"][head][0] for level in levels)) for head in range(heads)]
+    sums = [
+        signed(sum(_main(level["heads"][head], told) for level in levels)) for head in range(heads)
+    ]
     add("logit" if told["probability"] else "sum", sums, told["logit"], bar=False)
     return table
