@@ -23,6 +23,11 @@ PLACES = {"README.md": "index.md", "src/subtree_attention/ops/README.md": "maths
 LINK = re.compile(
     r"(?P<text>!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\((?P<path>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)"
 )
+PICTURE = re.compile(
+    r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
+    r'<img src="(?P<light>[^"]+)" alt="(?P<alt>[^"]+)">\s*</picture>'
+)
+"""Two files for a picture, of which GitHub shows that of the reader's colours."""
 log = logging.getLogger("mkdocs.hooks.links")
 
 
@@ -65,12 +70,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         way = posixpath.relpath(place(target), posixpath.dirname(page.file.src_uri))
         return f"{match['text']}({way}{match['anchor'] or ''})"
 
-    return LINK.sub(link, markdown)
+    return LINK.sub(link, PICTURE.sub(_by_class, markdown))
 
 
 def links(path: Path) -> Iterator[Path]:
     """What a Markdown file links to in the repository."""
-    for match in LINK.finditer(path.read_text(encoding="utf-8")):
+    for match in LINK.finditer(PICTURE.sub(_by_class, path.read_text(encoding="utf-8"))):
         target = resolved(path, match["path"])
         if target is not None:
             yield target
@@ -88,6 +93,13 @@ def place(path: Path) -> str:
     name = path.relative_to(ROOT).as_posix()
     name = PLACES.get(name, name.removeprefix("docs/"))
     return f"{name}.md" if path.suffix == ".py" else name
+
+
+def _by_class(picture: re.Match[str]) -> str:
+    """Two pictures, of which the style sheet shows one: a page may be dark on a light system."""
+    return " ".join(
+        f"![{picture['alt']}]({picture[way]}){{ .on-{way} }}" for way in ("light", "dark")
+    )
 
 
 def _made(path: Path, config: MkDocsConfig) -> File:

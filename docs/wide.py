@@ -1,4 +1,4 @@
-"""What may be wider than a phone scrolls in a box of its own: code, formulas, and here tables.
+"""What may be wider than a phone scrolls in a box of its own: code, formulas, tables and plots.
 
 `assets/site.css` shows by a shadow that there is more, and `assets/wide.js` makes a box that
 scrolls a stop of the keyboard.
@@ -12,6 +12,8 @@ from mkdocs.structure.pages import Page
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Every table in a box."""
+    """Every table and every plot in a box."""
     content = re.sub(r"<table\b", r'<div class="wide"><table', content)
-    return content.replace("</table>", "</table></div>")
+    content = content.replace("</table>", "</table></div>")
+    plot = r'<p>(<img [^>]*\.svg"[^>]*>)</p>'
+    return re.sub(plot, r'<div class="wide plot">\1</div>', content)

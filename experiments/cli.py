@@ -1,4 +1,4 @@
-"""`python -m experiments bench|reproduce|field|own|scale`: measure, compare, reproduce."""
+"""`python -m experiments bench|reproduce|field|own|scale|charts`: measure, compare, draw."""
 
 from __future__ import annotations
 
@@ -49,10 +49,13 @@ def bench(
     ] = 20.0,
     rounds: Annotated[int, typer.Option(help="How often every version is timed.")] = 7,
     device: Device = "auto",
+    render: Annotated[
+        bool, typer.Option("--render", help="Only draw again what the file of --out holds.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="JSON file of the results, the plot goes beside it. \\[default: "
+            help="JSON file of the results, the picture goes beside it. \\[default: "
             "results/bench-DEVICE.json, with --scaling results/scaling-DEVICE.json]"
         ),
     ] = None,
@@ -79,7 +82,7 @@ def bench(
     python -m experiments bench --scaling                how time and memory grow
     """
     from experiments import bench as benchmark
-    from subtree_attention.io import write_json
+    from subtree_attention.io import read_json, write_json
     from subtree_attention.runs.environment import choose_device
 
     _check.integer("rounds", rounds, 1)
@@ -88,6 +91,10 @@ def bench(
     path = out or Path(f"results/{'scaling' if scaling else 'bench'}-{place.type}.json")
     if path.is_dir():
         raise ValueError(f"{path} is a folder: name a file with --out")
+    if render:
+        for file in benchmark.draw(read_json(path), path):
+            say(f"written to {file}")
+        return
     if scaling:
         if graphs or shape:
             raise ValueError("--scaling runs on random graphs of its own: name no graph or shape")
@@ -229,6 +236,17 @@ def scale(context: typer.Context) -> None:
     from experiments.scale.command import main
 
     main(context.args)
+
+
+@app.command()
+def charts(
+    results: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("results"),
+) -> None:
+    """Draw charts of single results from the committed files, as results/README.md shows them."""
+    from experiments.charts import draw
+
+    for file in draw(results):
+        say(f"written to {file}")
 
 
 class _Lines(Lines):

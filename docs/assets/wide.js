@@ -1,13 +1,13 @@
 // What scrolls sideways can be reached by keyboard and says what it is; what does not is no stop.
 const BOXES = ".wide, .highlight > pre";
-const NAMES = { table: "Table", math: "Formula", code: "Code" };
+const NAMES = { table: "Table", math: "Formula", code: "Code", img: "Picture" };
 
 function update(box) {
   if (box.scrollWidth <= box.clientWidth) {
     for (const name of ["tabindex", "role", "aria-label"]) box.removeAttribute(name);
     return;
   }
-  const inside = box.querySelector("table, math, code").localName;
+  const inside = box.querySelector("table, math, code, img").localName;
   box.tabIndex = 0;
   box.setAttribute("role", "region");
   box.setAttribute("aria-label", `${NAMES[inside]}, scrolls sideways`);

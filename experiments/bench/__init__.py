@@ -2,12 +2,12 @@
 
 Read in this order: `comparison.py` (the whole benchmark), `cases.py` (what it runs on),
 `attention.py` and `epoch.py` (the versions of the operator and of an epoch), `measure.py` and
-`memory.py` (clock and scales), `report.py` (tables, JSON, plot), `scaling.py` (how ours grows).
+`memory.py` (clock and scales), `report.py` (tables, JSON, picture), `scaling.py` (how ours grows).
 The contenders are in `experiments.attentions` and `experiments.baselines`.
 """
 
 from experiments.bench.comparison import compare
-from experiments.bench.report import Refused, publish
+from experiments.bench.report import Refused, draw, publish
 from experiments.bench.scaling import scale
 
-__all__ = ["Refused", "compare", "publish", "scale"]
+__all__ = ["Refused", "compare", "draw", "publish", "scale"]

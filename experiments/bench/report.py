@@ -1,4 +1,4 @@
-"""What is left of a benchmark: tables on the terminal, a JSON file, and a plot beside it."""
+"""What is left of a benchmark: tables on the terminal, a JSON file, and a picture beside it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.reproduce.drawing import SHADE, canvas, finish, line, logarithmic, look
+from experiments.reproduce.records import OURS
 from subtree_attention.io import write_json
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from rich.console import Console
     from rich.table import Table
 
@@ -35,9 +35,8 @@ def publish(result: dict[str, Any], path: Path, console: Console) -> None:
     for table in _scaling_tables(result) if "axes" in result else _version_tables(result):
         console.print(table)
     write_json(path, result)
-    drawn = _plot(result, path.with_suffix(".png"))
-    for line in [*notes(result), f"written to {path}", drawn]:
-        console.print(line, soft_wrap=True, markup=False)
+    for text in [*notes(result), f"written to {path}", _drawn(result, path)]:
+        console.print(text, soft_wrap=True, markup=False)
     refused = [f"{what}: {found['problem']}" for what, found in _all(result) if found["refused"]]
     if refused:
         raise Refused("not reported: " + "; ".join(refused))
@@ -132,55 +131,83 @@ def _shown(value: float | None, form: str) -> str:
 # ------------------------------------------------------------------------------------------ plots
 
 
-def _plot(result: dict[str, Any], path: Path) -> str:
+def _drawn(result: dict[str, Any], path: Path) -> str:
     """Draw the result; -> what became of it."""
     try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return "no plot: matplotlib is not installed (pip install 'subtree-attention[plot]')"
-    if "axes" in result:
-        figure = Figure(figsize=(3.6 * len(result["axes"]), 6), layout="constrained")
-        _draw_scaling(figure, result["axes"])
-    else:
-        width = max(8.0, 2.2 * len(result["graphs"]))
-        figure = Figure(figsize=(width, 8), layout="constrained")
-        colours: dict[str, Any] = {}  # a version has the same in both panels
-        for place, part in enumerate(PARTS, start=1):
-            _draw_bars(figure.add_subplot(2, 1, place), part, result["graphs"], colours)
-    figure.savefig(path, dpi=150)
-    return f"drawn in {path}"
+        return f"drawn in {' and '.join(map(str, draw(result, path)))}"
+    except ModuleNotFoundError as missing:
+        return f"no plot: {missing}"
 
 
-def _draw_bars(panel: Axes, part: str, graphs: dict[str, Any], colours: dict[str, Any]) -> None:
-    """A group of bars for each graph; versions without a colour get the next one."""
-    from matplotlib import colormaps
-
-    names = list(dict.fromkeys(v for graph in graphs.values() for v in graph[part]["versions"]))
-    width = 0.8 / max(1, len(names))
-    for index, name in enumerate(names):
-        found = [graph[part]["versions"].get(name, {}).get("median") for graph in graphs.values()]
-        bars = [(place, median) for place, median in enumerate(found) if median]
-        places = [place + (index - (len(names) - 1) / 2) * width for place, _ in bars]
-        colour = colours.setdefault(name, colormaps["tab20"](len(colours) % 20))
-        panel.bar(places, [median for _, median in bars], width, label=name, color=colour)
-    panel.set_yscale("log")
-    panel.set_ylabel("ms")
-    panel.set_title(PARTS[part])
-    panel.set_xticks(range(len(graphs)), list(graphs))
-    if names:
-        panel.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-    panel.grid(axis="y", alpha=0.3)
+def draw(result: dict[str, Any], path: Path) -> list[Path]:
+    """Draw a result of `compare` or `scale` beside the file `path`: as SVG and as PNG."""
+    about = f"{result['environment']['device']}; medians of {result['rounds']} rounds"
+    drawn = _draw_scaling if "axes" in result else _draw_versions
+    return drawn(result, path.with_suffix(""), about)
 
 
-def _draw_scaling(figure: Figure, axes: dict[str, Any]) -> None:
+def _draw_versions(result: dict[str, Any], path: Path, about: str) -> list[Path]:
+    """A panel for each part, in it a row for each graph and a mark for each version."""
+    graphs = result["graphs"]
+    names = dict.fromkeys(v for g in graphs.values() for part in PARTS for v in g[part]["versions"])
+    with canvas(7.2, 0.36 * len(graphs) + 2.4) as figure:
+        panels = figure.subplots(1, len(PARTS), sharey=True)
+        for panel, part in zip(panels, PARTS, strict=True):
+            for name in names:
+                found = [graph[part]["versions"].get(name, {}) for graph in graphs.values()]
+                marks = [
+                    (each["median"], row) for row, each in enumerate(found) if each.get("median")
+                ]
+                if marks:
+                    panel.plot(*zip(*marks, strict=True), label=name, **_look(name))
+            logarithmic(panel, "x")
+            panel.set_title("\n".join(PARTS[part].split(": " if ":" in PARTS[part] else ", ")))
+            panel.set_xlabel("ms")
+            panel.grid(axis="x", color=SHADE)
+            for row in range(len(graphs)):
+                panel.axhline(row, color=SHADE, linewidth=0.8, zorder=0)
+        panels[0].set_yticks(range(len(graphs)), list(graphs))
+        panels[0].set_ylim(len(graphs) - 0.5, -0.5)  # the first on top
+        return finish(figure, path, about, list(names))
+
+
+MODELS = {"ours": OURS, "edge-wise": "STAGNN edge-wise", "GCN on our parts": "GCN"}
+"""Whose colour a version has, where that is not its name."""
+WAYS = {"captured": "D", "bfloat16 states": "s", "at once": "*", "torch": "X", "numba": "P"}
+"""How the name of another way to run a model ends, and its mark: hollow."""
+
+
+def _look(version: str) -> dict[str, Any]:
+    name = version.replace("backend", "ours, backend").removeprefix("PyG ")
+    model = name.partition(",")[0]
+    style = look(MODELS.get(model, model))
+    mark: dict[str, Any] = {"marker": style.marker, "color": style.colour, "linestyle": "none"}
+    mark |= {"markersize": 6.5, "markeredgewidth": 1.3}
+    for ending, marker in WAYS.items():
+        if name.endswith(ending):
+            mark |= {"marker": marker, "markerfacecolor": "none"}
+    return mark
+
+
+def _draw_scaling(result: dict[str, Any], path: Path, about: str) -> list[Path]:
     """A column for each axis, time above and memory below."""
+    axes = result["axes"]
     rows = (("median", 1, "ms"), ("peak_bytes", 1e6, "peak MB"))
-    for row, (quantity, unit, label) in enumerate(rows):
-        for column, (axis, points) in enumerate(axes.items(), start=1):
-            panel = figure.add_subplot(2, len(axes), row * len(axes) + column)
-            done = [point for point in points if point[quantity]]
-            heights = [point[quantity] / unit for point in done]
-            panel.loglog([point[axis] for point in done], heights, "o-")
-            panel.set_xlabel(axis)
-            panel.set_ylabel(label)
-            panel.grid(alpha=0.3)
+    with canvas(2.4 * len(axes), 4.6) as figure:
+        for row, (quantity, unit, label) in enumerate(rows):
+            for column, (axis, points) in enumerate(axes.items(), start=1):
+                panel = figure.add_subplot(len(rows), len(axes), row * len(axes) + column)
+                done = [point for point in points if point[quantity]]
+                line(
+                    panel,
+                    [point[axis] for point in done],
+                    [point[quantity] / unit for point in done],
+                    OURS,
+                )
+                for name in "xy":
+                    logarithmic(panel, name)
+                panel.set_xlabel(axis)
+                panel.grid(color=SHADE)
+                if column == 1:
+                    panel.set_ylabel(label)
+        return finish(figure, path, about)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from experiments.benchmarks.faithfulness import ENDINGS, OCCLUSION
 from experiments.benchmarks.rankings import KINDS
 from experiments.benchmarks.script import parser
-from experiments.reproduce.drawing import canvas, finish
+from experiments.reproduce.drawing import SHADE, SOFT, canvas, finish, look
 from experiments.reproduce.records import title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, OTHERS = "#0072B2", "#555555"
+OURS, OTHERS = look("STAGNN").colour, look("MLP").colour
 WIDTH, LINE, HEAD = 8.5, 0.2, 0.7  # inches: of the picture, of a method, of a panel's title
 MARKERS = ("o", "D")
 NOTE = (
@@ -93,12 +93,12 @@ def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> list[Path]:
 
 def _panel(panel: Axes, names: list[str], result: dict[str, Any]) -> None:
     bar = result["methods"][OCCLUSION]["characterisation"]
-    panel.axvline(bar, color="#bbbbbb", linewidth=0.8)
+    panel.axvline(bar, color=SOFT, linewidth=0.8)
     for place, name in enumerate(names):
         row, colour = result["methods"][name], OURS if is_ours(name) else OTHERS
         values = [row[f"characterisation{ending}"] for ending in ENDINGS]
         panel.plot(values, [place, place], color=colour, linewidth=0.8)
-        for value, marker, fill in zip(values, MARKERS, (colour, "white"), strict=True):
+        for value, marker, fill in zip(values, MARKERS, (colour, "none"), strict=True):
             style: Any = {"markerfacecolor": fill, "markeredgecolor": colour, "markersize": 5}
             panel.plot([value], [place], marker, **style)
         star = " *" if name == result["chosen"] else ""
@@ -106,7 +106,7 @@ def _panel(panel: Axes, names: list[str], result: dict[str, Any]) -> None:
         panel.text(1.01, place, seconds(row["seconds"]) + star, color=colour, fontsize=8, **right)
     panel.set_ylim(len(names) - 0.5, -0.5)  # the first on top
     panel.set_xlim(left=0)
-    panel.grid(axis="x", color="#eeeeee", linewidth=0.8)
+    panel.grid(axis="x", color=SHADE, linewidth=0.8)
     panel.set_axisbelow(True)
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from experiments.field.render import Difference, Rows, differences
 from experiments.field.spaces import OURS
 from experiments.field.studies import Study
-from experiments.reproduce.drawing import canvas, finish
+from experiments.reproduce.drawing import SHADE, SOFT, canvas, finish
 from experiments.reproduce.records import title
 from experiments.reproduce.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = {"ahead": "#0072B2", "level": "#777777", "behind": "#D55E00"}
+COLOURS = {"ahead": "#1A7CBF", "level": "#848484", "behind": "#DE5E0A"}
 WIDTH, LINE, HEAD = 6.5, 0.19, 0.6  # inches: of the picture, of a rival, of a panel's title
 NOTE = (
     "points: mean over pairs; lines: two standard errors; grey ground: 0.3 points\n"
@@ -48,8 +48,8 @@ def _has_error(each: Difference) -> bool:
 
 
 def _panel(panel: Axes, found: list[Difference]) -> None:
-    panel.axvspan(-0.3, 0.3, color="#eeeeee", linewidth=0)
-    panel.axvline(0, color="#555555", linewidth=0.8)
+    panel.axvspan(-0.3, 0.3, color=SHADE, linewidth=0)
+    panel.axvline(0, color=SOFT, linewidth=0.8)
     for place, each in enumerate(found):
         if each.pair is None or each.pair.error is None:
             continue

@@ -1,11 +1,14 @@
 """What the figures share: looks, canvas, lines with bands, titles, legend, and the two files.
 
 A model has one colour, marker and line everywhere (`look`), and differs from the others in all
-three, so that a figure can be read in grey too. matplotlib is an extra and is imported on use.
+three, so that a figure can be read in grey too. An SVG has no paper of its own: marks stand out on
+white and on dark pages, and what is written turns light where the reader's page is dark.
+matplotlib is an extra and is imported on use.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +28,7 @@ from experiments.reproduce.records import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -40,24 +44,33 @@ class Look:
 DOTS = (0, (1, 1))
 LONG = (0, (6, 2))
 MIXED = (0, (4, 1, 1, 1, 1, 1))
-# The first six are colours of Okabe and Ito, those after MLP of Tol's "muted": made to be told
-# apart by colour-blind people.
+# Hues of Okabe and Ito and of Tol, as light or dark as it takes for 3:1 on white and on dark pages.
 LOOKS = {
-    OURS: Look("#0072B2", "o", "-"),
-    "STAGNN edge-wise": Look("#56B4E9", "o", DOTS),
-    "GCN": Look("#E69F00", "s", "--"),
-    "GAT": Look("#D55E00", "^", "-."),
+    OURS: Look("#1A7CBF", "o", "-"),
+    "STAGNN edge-wise": Look("#6B8FC0", "o", DOTS),
+    "GCN": Look("#C27800", "s", "--"),
+    "GAT": Look("#DE5E0A", "^", "-."),
     "APPNP": Look("#009E73", "D", LONG),
-    "GPRGNN": Look("#CC79A7", "v", MIXED),
-    "MLP": Look("#555555", "x", DOTS),
-    "JKNet": Look("#882255", "P", "--"),
-    "MixHop": Look("#999933", "*", "-."),
-    "GraphGPS": Look("#332288", "X", LONG),
-    "SGFormer": Look("#117733", "<", MIXED),
-    "Polynormer": Look("#AA4499", ">", DOTS),
+    "GPRGNN": Look("#C9619B", "v", MIXED),
+    "MLP": Look("#848484", "x", DOTS),
+    "JKNet": Look("#C0456A", "P", "--"),
+    "MixHop": Look("#8C8B2B", "*", "-."),
+    "GraphGPS": Look("#7A6FDB", "X", LONG),
+    "SGFormer": Look("#3E9344", "<", MIXED),
+    "Polynormer": Look("#B457B4", ">", DOTS),
+    "GraphSAGE": Look("#9A7355", "p", "--"),
 }
-_SPARE = ("#44AA99", "#661100", "#6699CC", "#888888", "#DDCC77", "#AA4466")
-_SPARE_MARKERS = ("h", "p", "d", "1", "2", "+")
+_SPARE = ("#3A9C8F", "#B5635B", "#5E8C8A", "#909090", "#A98A2E", "#BC6390")
+_SPARE_MARKERS = ("h", "H", "d", "1", "2", "+")
+STEPS = (
+    *("#C27800", "#8C8B2B", "#3E9344", "#3A9C8F", "#1A7CBF"),
+    *("#7A6FDB", "#B457B4", "#C0456A", "#9A7355", "#848484"),
+)
+"""Colours of what is no model: in an order, or of other things that are told apart."""
+
+INK, SOFT, SHADE, PAPER = "#22252f", "#5c6270", "#eceef1", "#fffffe"
+DARK = {INK: "#e6e9ef", SOFT: "#b3bac4", SHADE: "#3a4047", PAPER: "#212529"}
+"""Texts, what is less important, grounds, and what covers; and what they are on a dark page."""
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -71,6 +84,8 @@ STYLE: dict[Any, Any] = {
     "axes.facecolor": "white",
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+    **dict.fromkeys(("axes.edgecolor", "grid.color"), SOFT),
     "svg.hashsalt": "subtree-attention",  # the same records, the same file
 }
 
@@ -104,21 +119,30 @@ def finish(
     """One legend above all panels, in this order, a line below them, and the files."""
     if legend is not None:
         _legend(figure, legend)
-    figure.supxlabel(footnote, fontsize=8, color="#555555")
+    figure.supxlabel(footnote, fontsize=8, color=SOFT)
     return save(figure, path)
 
 
 def save(figure: Figure, path: str | Path) -> list[Path]:
-    """Write `path`.svg and `path`.png; -> both."""
-    written = []
-    for suffix in (".svg", ".png"):
-        # Not with_suffix, which would take "deep.v2" apart.
-        file = Path(f"{path}{suffix}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Without a date, so that the same records give the same file.
-        figure.savefig(file, dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
-        written.append(file)
-    return written
+    """Write `path`.svg, for light and dark pages, and `path`.png on white; -> both."""
+    # Not with_suffix, which would take "deep.v2" apart.
+    svg, png = Path(f"{path}.svg"), Path(f"{path}.png")
+    svg.parent.mkdir(parents=True, exist_ok=True)
+    # Without a date, so that the same records give the same file.
+    figure.savefig(svg, metadata={"Date": None}, transparent=True)
+    svg.write_text(_for_dark_pages(svg.read_text(encoding="utf-8")), encoding="utf-8")
+    figure.savefig(png, dpi=150)
+    return [svg, png]
+
+
+def _for_dark_pages(svg: str) -> str:
+    """The SVG with rules that a browser follows where the page around it is dark."""
+    rules = "".join(
+        f'[style*="{name}: {light}"] {{{name}: {dark} !important}}'
+        for light, dark in DARK.items()
+        for name in ("fill", "stroke")
+    )
+    return svg.replace("</style>", f"@media (prefers-color-scheme: dark) {{{rules}}}</style>", 1)
 
 
 def _legend(figure: Figure, order: Sequence[str]) -> None:
@@ -140,6 +164,26 @@ def _legend(figure: Figure, order: Sequence[str]) -> None:
 
 
 # ------------------------------------------------------------------------------------- in a panel
+
+
+def logarithmic(panel: Axes, name: str) -> None:
+    """Make axis "x" or "y" of what is drawn logarithmic, with few ticks, in plain numbers."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axis: Axis = {"x": panel.xaxis, "y": panel.yaxis}[name]
+    low, high = sorted(axis.get_data_interval())
+    span = high / low if low > 0 else 1.0
+    steps: Sequence[float] = (1,)
+    if span < (300 if high < 1000 else 60):  # longer numbers need more room
+        steps = (1, 2, 5) if span > 4 else (1, 1.2, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8)
+    panel.set(**{f"{name}scale": "log"})
+    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_formatter("{x:,g}" if high < 1e6 else _power)
+    axis.set_minor_locator(NullLocator())
+
+
+def _power(value: float, _: float) -> str:
+    return f"$10^{{{math.log10(value):.0f}}}$"
 
 
 def line(panel: Axes, places: Sequence[float], heights: Sequence[float], label: str) -> None:

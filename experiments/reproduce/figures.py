@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.reproduce.drawing import band, canvas, finish, head, line, look
+from experiments.reproduce.drawing import (
+    INK,
+    SOFT,
+    STEPS,
+    band,
+    canvas,
+    finish,
+    head,
+    line,
+    logarithmic,
+    look,
+)
 from experiments.reproduce.records import (
     OURS,
     Record,
@@ -27,12 +38,12 @@ if TYPE_CHECKING:
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
-# Not models but ways of one: shades of STAGNN's colour, told apart by lightness and hatching.
+# Not models but ways of one: STAGNN's colour, told apart by how full of it they are.
 AGGREGATION_LOOKS = {
-    "gpr": ("#0072B2", ""),
-    "sum": ("#8FC1E3", ""),
-    "concat": ("#E3EFF8", "///"),
-    "attention": ("#FFFFFF", "..."),
+    "gpr": (look(OURS).colour, ""),
+    "sum": (f"{look(OURS).colour}80", ""),
+    "concat": ("none", "///"),
+    "attention": ("none", "..."),
 }
 ROW_HEIGHT = 0.26  # of a hop in the heat maps, in inches
 HOP_MARKS = (0, 1, 2, 3, 5, 10, 20, 50, 100, 200, 500)
@@ -83,10 +94,10 @@ def _bars(panel: Axes, here: dict[str, list[Record]]) -> None:
             continue
         mean, std = 100 * summary.mean, 100 * (summary.std or 0)
         ends += [mean - std, mean + std]
-        colour, hatch = AGGREGATION_LOOKS.get(name, ("#BBBBBB", "xx"))
-        edge: dict[str, Any] = {"edgecolor": "#00405F", "linewidth": 0.8, "hatch": hatch}
+        colour, hatch = AGGREGATION_LOOKS.get(name, ("none", "xx"))
+        edge: dict[str, Any] = {"edgecolor": look(OURS).colour, "linewidth": 0.8, "hatch": hatch}
         edge["error_kw"] = {"elinewidth": 1.2}
-        panel.bar(place, mean, 0.74, color=colour, yerr=std, capsize=3, ecolor="#222222", **edge)
+        panel.bar(place, mean, 0.74, color=colour, yerr=std, capsize=3, ecolor=INK, **edge)
         above: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center"}
         panel.annotate(f"{mean:.1f}", (place, mean + std), fontsize=8, **above)
     names = ["GPR" if name == "gpr" else name for name in here]
@@ -176,13 +187,12 @@ def _hops_of(record: Record) -> int:
 
 
 def _weight_lines(panel: Axes, here: Sequence[Record], depths: Sequence[int]) -> None:
-    """A line for each K; the larger K, the darker."""
+    """A line for each K."""
     import numpy as np
-    from matplotlib import colormaps
 
     for hops, found in sorted(grouped(here, _hops_of).items()):
         place = depths.index(hops)
-        colour = colormaps["cividis"](0.85 * (1 - place / max(1, len(depths) - 1)))
+        colour = STEPS[place % len(STEPS)]
         weights = np.asarray([record.hop_weights for record in found], dtype=float)
         mean = weights.mean(0).tolist()
         std = (weights.std(0, ddof=1) if len(found) > 1 else np.zeros(hops + 1)).tolist()
@@ -192,7 +202,7 @@ def _weight_lines(panel: Axes, here: Sequence[Record], depths: Sequence[int]) ->
         look["markevery"] = [k for k in HOP_MARKS if k < hops] + [hops]
         panel.plot(steps, mean, label=f"K={hops}", **look)
         band(panel, steps, mean, std, colour, alpha=0.08)
-    panel.axhline(1, color="#777777", linewidth=0.8, linestyle="--", zorder=0)
+    panel.axhline(1, color=SOFT, linewidth=0.8, linestyle="--", zorder=0)
     # K = 3 and K = 100 in one panel: logarithmic, but with a hop 0.
     panel.set_xscale("function", functions=(np.log1p, np.expm1))
     marks = [k for k in HOP_MARKS if k <= max(depths)]
@@ -310,17 +320,12 @@ def _score_lines(panel: Axes, here: Sequence[Record]) -> None:
 
 def _memory_lines(panel: Axes, here: Sequence[Record]) -> None:
     """The typical peak of the runs over K, on two logarithmic axes."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
     known = [record for record in here if record.peak_bytes]
     for label, by_place in _by_model(known):
         peaks = [(typical_peak(runs) or 0) / 1e6 for runs in by_place.values()]
         line(panel, list(by_place), peaks, label)
     if known:
-        panel.set_yscale("log")
-        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        panel.yaxis.set_major_formatter("{x:,g}")
-        panel.yaxis.set_minor_locator(NullLocator())
+        logarithmic(panel, "y")
     else:
         middle: dict[str, Any] = {"ha": "center", "va": "center", "transform": panel.transAxes}
         panel.text(0.5, 0.5, "no memory was recorded", **middle)

@@ -62,7 +62,7 @@ def rewritten(markdown: str, source: str, uri: str) -> str:
 def test_pages_and_what_they_link_to_are_there(site: Path) -> None:
     for page in ("index", "tutorial", "pyg", "maths", "performance", "reproduction", "tables"):
         assert (site / f"{page}.html").is_file()
-    for copy in ("results/bench-cuda.json", "results/reproduce/theorem.png", "CITATION.cff"):
+    for copy in ("results/bench-cuda.json", "results/reproduce/theorem.svg", "CITATION.cff"):
         assert (site / copy).read_bytes() == (ROOT / copy).read_bytes()
     source = (site / "src/subtree_attention/ops/definition.py.html").read_text()
     assert "def " in re.sub(r"<[^>]+>", "", source)
@@ -94,8 +94,16 @@ def test_the_api_has_every_public_name(site: Path) -> None:
         ("docs/tables.md", "tables.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/api.md", "api.md", "[m](../src/subtree_attention/ops/README.md)", "[m](maths.md)"),
         ("README.md", "index.md", "[`nn/`](src/subtree_attention/nn)", "`nn/`"),
-        ("results/README.md", "results/README.md", "![p](bench-cpu.png)", "![p](bench-cpu.png)"),
+        ("results/README.md", "results/README.md", "![p](bench-cpu.svg)", "![p](bench-cpu.svg)"),
         ("README.md", "index.md", "[x](https://arxiv.org/a)", "[x](https://arxiv.org/a)"),
+        (
+            "README.md",
+            "index.md",
+            '<picture>\n<source media="(prefers-color-scheme: dark)" '
+            'srcset="docs/assets/subtree-dark.png">\n'
+            '<img src="docs/assets/subtree-light.png" alt="a"></picture>',
+            "![a](assets/subtree-light.png){ .on-light } ![a](assets/subtree-dark.png){ .on-dark }",
+        ),
         (
             "README.md",
             "index.md",

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.reproduce.drawing import canvas, save
+from experiments.reproduce.drawing import INK, PAPER, SOFT, STEPS, STYLE, canvas, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, FAINT = "#22252f", "#9a9da6"
 TRAINED_HOPS = (3, 10)
 """The smallest and the largest K of the paper's recipes."""
 
@@ -18,10 +17,8 @@ TRAINED_HOPS = (3, 10)
 def draw(records: list[dict[str, Any]], path: str | Path) -> list[Path]:
     """Draw the distances against k, with the bounds' K marked; -> the SVG and the PNG."""
     records = sorted(records, key=lambda record: record["gap"])
-    with canvas(14, 5.4, {"svg.hashsalt": "theorem", "font.size": 10}) as figure:
-        from matplotlib import colormaps
-
-        colours = [colormaps["tab10"](rank % 10) for rank in range(len(records))]
+    with canvas(14, 5.4, STYLE | {"font.size": 10}) as figure:
+        colours = [STEPS[rank % len(STEPS)] for rank in range(len(records))]
         panels = figure.subplots(1, 3, sharex=True)
         for panel, (title, part, curve, quantity) in zip(panels, _PANELS, strict=True):
             for record, colour in zip(records, colours, strict=True):
@@ -61,12 +58,12 @@ def _dress(panel: Axes, title: str, part: str, records: list[dict[str, Any]]) ->
     panel.set_ylim(bottom=min(tolerances, default=0.01) / 5)
     panel.set_title(title, color=INK, fontsize=11, loc="left")
     for tolerance in tolerances:
-        panel.axhline(tolerance, color=FAINT, lw=0.9, ls=(0, (4, 3)), zorder=0)
+        panel.axhline(tolerance, color=SOFT, lw=0.9, ls=(0, (4, 3)), zorder=0)
         look: dict[str, Any] = {"color": INK, "fontsize": 9, "va": "bottom"}
         look["transform"] = panel.get_yaxis_transform()
         text = panel.text(0.01, tolerance, f"${symbol} = {tolerance:g}$", **look)
-        text.set_bbox({"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 0.8})
-    panel.axvspan(*TRAINED_HOPS, color=FAINT, alpha=0.18, lw=0, zorder=0)
+        text.set_bbox({"facecolor": PAPER, "alpha": 0.85, "edgecolor": "none", "pad": 0.8})
+    panel.axvspan(*TRAINED_HOPS, color=SOFT, alpha=0.18, lw=0, zorder=0)
     panel.grid(alpha=0.2)
     panel.spines[["top", "right"]].set_visible(False)
 
@@ -81,6 +78,6 @@ def _legend(records: list[dict[str, Any]], colours: list[Any]) -> tuple[list[Any
     marks = {
         "the paper's bounds K0 and K1": Line2D([], [], color=INK, marker="|", ls="", ms=13, mew=2),
         "median over nodes and channels": Line2D([], [], color=INK, lw=0.9, ls=(0, (3, 2))),
-        "K of the paper's recipes": Patch(color=FAINT, alpha=0.3, lw=0),
+        "K of the paper's recipes": Patch(color=SOFT, alpha=0.3, lw=0),
     }
     return [*lines, *marks.values()], [*labels, *marks]

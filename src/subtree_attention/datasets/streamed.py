@@ -75,8 +75,8 @@ def store_tables(
     Args:
         nodes, edges, target: as in `from_tables`.
         folder: of the store; it must not be there yet, and stands at its place when all is written.
-        id, source, dest, weight, features, leave_out, directed, split_column, unknown_ends, task,
-            name, picture: as in `from_tables`.
+        id, source, dest, weight, features, leave_out, directed, split_column: as in `from_tables`.
+        unknown_ends, task, name, picture: as in `from_tables`.
         graph_column, graphs: many graphs are not read in parts.
     """
     if graph_column is not None or graphs is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from experiments import bench
 from experiments.attentions import EdgewiseAttention
 from experiments.bench import memory, scaling
+from experiments.reproduce.drawing import look
 from subtree_attention.ops import library
 from tests.experiments.pictures import Picture
 
@@ -35,8 +37,8 @@ def test_it_prints_two_tables_and_writes_everything_down(run_experiments, tmp_pa
     assert "uniform random graph" in out
     assert f"shape {SHAPE}: preparing" in err
     picture = Picture(tmp_path / "results/bench-cpu.png")
-    assert picture.size == (8 * 150, 8 * 150)
-    assert picture.has("#1f77b4", "#aec7e8", "#ff7f0e")  # bars of the first versions
+    assert picture.size[0] == 7.2 * 150
+    assert picture.has(*(look(model).colour for model in ("STAGNN", "GCN", "GAT", "SGFormer")))
 
     result = json.loads((tmp_path / "results/bench-cpu.json").read_text())
     assert result["backend"] == "torch"
@@ -118,12 +120,20 @@ def test_what_cannot_be_checked_is_not_reported(run_experiments, monkeypatch):
     assert "float64 reference ran out of memory" in out
 
 
+def test_a_picture_is_drawn_again_from_its_file(run_experiments, tmp_path):
+    shutil.copy(ROOT / "results/bench-cpu.json", tmp_path / "mine.json")
+    code, out, _ = run_experiments("bench", "--render", "--out", "mine.json")
+    assert code == 0
+    assert out.split() == ["written", "to", "mine.svg", "written", "to", "mine.png"]
+    assert Picture(tmp_path / "mine.png").has(look("STAGNN").colour)
+
+
 @pytest.mark.usefixtures("quick")
 def test_without_matplotlib_it_says_so_and_goes_on(run_experiments, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, _ = run_experiments(*TINY)
     assert code == 0
-    assert "no plot: matplotlib is not installed" in out
+    assert "no plot: figures need matplotlib, which is not installed" in out
     assert (tmp_path / "results/bench-cpu.json").exists()
     assert not (tmp_path / "results/bench-cpu.png").exists()
 
@@ -192,8 +202,8 @@ def test_scaling_writes_a_point_for_every_size(run_experiments, monkeypatch, tmp
     assert code == 0, err
     assert "our operator over hops" in out
     picture = Picture(tmp_path / "results/scaling-cpu.png")
-    assert picture.size == (round(4 * 3.6 * 150), 6 * 150)
-    assert picture.has("#1f77b4")
+    assert picture.size == (round(4 * 2.4 * 150), round(4.6 * 150))
+    assert picture.has(look("STAGNN").colour)
     result = json.loads((tmp_path / "results/scaling-cpu.json").read_text())
     for axis, sizes in axes.items():
         assert [point[axis] for point in result["axes"][axis]] == sizes

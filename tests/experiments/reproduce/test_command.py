@@ -45,7 +45,7 @@ def test_runs_are_kept_and_rendered_and_not_run_again(reproduce, tmp_path):
 def test_a_figure_is_drawn_from_the_runs(reproduce, tmp_path):
     code, _, err = reproduce("hops", "--graph", "citeseer", *QUICK)
     assert code == 0, err
-    assert Picture(tmp_path / "quick/hops.png").has("#0072B2", "#8FC1E3")  # GPR and sum
+    assert Picture(tmp_path / "quick/hops.png").has("#1A7CBF", "#8DBEDF")  # GPR and sum
     assert (tmp_path / "quick/hops.csv").exists()
 
 

@@ -10,21 +10,21 @@ from tests.experiments.reproduce.synthetic import NO_SCORES, everything, record,
 
 pytest.importorskip("matplotlib")
 
-from matplotlib import colormaps
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from experiments.reproduce import drawing, figures
-from experiments.reproduce.drawing import LOOKS, look
-from experiments.reproduce.figures import AGGREGATION_LOOKS, FIGURES, NothingToDraw
+from experiments.reproduce.drawing import DARK, LOOKS, STEPS, look
+from experiments.reproduce.figures import FIGURES, NothingToDraw
 from tests.experiments.pictures import Picture
+from tests.show.test_colours import contrast
 
 MODELS = ("STAGNN", "GCN", "GAT")
 SEEN = {
-    "hops": [colour for colour, _ in AGGREGATION_LOOKS.values()],
+    "hops": [look("STAGNN").colour, "#8DBEDF"],  # GPR, and sum: half of it on white
     "deep": [look(model).colour for model in (*MODELS, "APPNP", "GPRGNN")],
     "robustness": [look(model).colour for model in MODELS],
-    "gpr": [to_hex(colormaps["cividis"](0.85 * (1 - place / 6))) for place in range(7)],
+    "gpr": list(STEPS[:7]),
     "gates": ["#EEEEEE", "#555555"],  # hop 0, which has no gate
 }
 """Colours that every figure of `everything` must show."""
@@ -109,6 +109,21 @@ class TestLooks:
     def test_an_unknown_model_keeps_its_colour(self):
         assert look("Some new model") == look("Some new model")
         assert look("Some new model").colour not in {known.colour for known in LOOKS.values()}
+
+    @pytest.mark.parametrize("paper", ["#ffffff", "#212529"])  # the second is the site's, dark
+    def test_marks_stand_out_on_light_and_dark_pages(self, paper):
+        spare = [look(f"Some model {number}").colour for number in range(40)]
+        for colour in {*spare, *STEPS, *(known.colour for known in LOOKS.values())}:
+            assert contrast(colour, paper) >= 3, colour
+
+    def test_texts_turn_light_on_a_dark_page(self, tmp_path):
+        svg = figures.draw_deep(everything(), tmp_path / "deep")[0].read_text()
+        ink, soft = drawing.INK, drawing.SOFT
+        assert contrast(ink, "#ffffff") > 4.5 < contrast(DARK[ink], "#212529")
+        assert contrast(soft, "#ffffff") > 4.5 < contrast(DARK[soft], "#212529")
+        assert f'[style*="fill: {ink}"] {{fill: {DARK[ink]} !important}}' in svg
+        assert f'style="fill: {ink}"' in svg
+        assert "fill: #ffffff" not in svg  # no paper of its own
 
     def test_known_models_differ_in_colour_and_in_what_grey_leaves(self):
         assert len({known.colour for known in LOOKS.values()}) == len(LOOKS)

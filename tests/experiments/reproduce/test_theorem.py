@@ -203,7 +203,7 @@ def test_draw_leaves_an_svg_and_a_png(tmp_path: Path):
     assert "hop k" in files[0].read_text()
     picture = Picture(files[1])
     assert picture.size == (14 * 150, int(5.4 * 150))
-    assert picture.has("#1f77b4", "#ff7f0e")  # a curve for each graph
+    assert picture.has(*drawing.STEPS[:2])  # a curve for each graph
     assert 0.5 < picture.share_of_paper < 0.98
 
 
