@@ -1,6 +1,7 @@
 """A subtree as a picture: what is in it, that it needs nothing else, and that data stays data."""
 
 import re
+from base64 import b64encode
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from subtree_attention.show.subtree_svg import subtree_svg
 from tests.show.conftest import HOSTILE
 
 SVG = "{http://www.w3.org/2000/svg}"
+DATA = "data:image/png;base64,"
 PNG = b"\x89PNG\r\n"
 
 
@@ -62,14 +64,10 @@ def test_alone_it_has_its_colours_and_no_style(run: sta.SavedRun) -> None:
         assert svg == subtree_svg(apart, classes=run.dataset.classes, look=look)
         for element in parsed(svg).iter():
             names = element.attrib.keys()
-            assert not {"style", "class", "href"} & names
+            assert not {"style", "class"} & names
+            assert element.attrib.get("href", DATA).startswith(DATA)
             assert not [name for name in names if name.startswith("on")]
-            assert element.tag.removeprefix(SVG) not in {
-                "script",
-                "style",
-                "image",
-                "foreignObject",
-            }
+            assert element.tag.removeprefix(SVG) not in {"script", "style", "foreignObject"}
     assert "var(--class-" in subtree_svg(apart, classes=run.dataset.classes)
 
 
@@ -86,10 +84,12 @@ def test_texts_of_the_users_are_never_markup(run: sta.SavedRun) -> None:
 
 def test_a_picture_is_inside_of_its_node(run: sta.SavedRun) -> None:
     apart = told(run)
-    apart["nodes"][0]["picture"] = PNG
     drawn = parsed(subtree_svg(apart, classes=run.dataset.classes))
-    (image,) = drawn.iter(f"{SVG}image")
-    assert image.attrib["href"].startswith("data:image/png;base64,")
+    assert next(drawn.iter(f"{SVG}image")).attrib["href"].startswith(DATA)
+    for node in apart["nodes"]:
+        node["picture"] = PNG if node["hop"] == 0 else None
+    (image,) = parsed(subtree_svg(apart, classes=run.dataset.classes)).iter(f"{SVG}image")
+    assert image.attrib["href"] == DATA + b64encode(PNG).decode()
 
 
 def test_contributions_are_by_their_sign(run: sta.SavedRun) -> None:

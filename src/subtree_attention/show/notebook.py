@@ -141,7 +141,8 @@ def _rows(explanation: Explanation, about: Output) -> list[tuple[str, float]]:
     rows = [(_named(run, node, node == explanation.root), adds) for node, adds in found.sources]
     if found.others:
         rows.append((counted(found.others, "other node"), found.others_add))
-    return [*rows, *found.parts.items(), (about.name, found.whole)]
+    rows += [*found.parts.items(), (about.name, found.whole)]
+    return [(name, adds) for name, (adds,) in rows]
 
 
 def _named(run: SavedRun | None, node: int, own: bool) -> str:

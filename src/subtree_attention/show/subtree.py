@@ -103,17 +103,18 @@ def take_apart(explanation: Explanation, choice: Choice, most: int = NODES) -> d
 
 
 def of_run(run: SavedRun, explanation: Explanation, choice: Choice, most: int) -> dict[str, Any]:
-    """The same with what is known of each node: see `brief`."""
+    """The same with what is known of each node: see `brief`; and its picture, if it has one."""
     apart = take_apart(explanation, choice, most)
     for node in apart["nodes"]:
-        told = brief(run, node.pop("node"))
-        node |= {"id": told.pop("node"), **told}
+        picture, told = run.dataset.picture(node["node"]), brief(run, node.pop("node"))
+        node |= {"id": told.pop("node"), **told, "picture": picture}
     return apart
 
 
 class Strongest(NamedTuple):
     """The nodes that add most to an output, and the others as one: together with what belongs to no
-    node the output.
+    node the output. With a class that it might be rather, every amount is a pair: to the output,
+    and to how far it is above that class.
 
     Attributes:
         sources: nodes and what each adds over all hops and heads, the strongest first.
@@ -123,33 +124,43 @@ class Strongest(NamedTuple):
         whole: the output.
     """
 
-    sources: list[tuple[int, float]]
+    sources: list[tuple[int, list[float]]]
     others: int
-    others_add: float
-    parts: dict[str, float]
-    whole: float
+    others_add: list[float]
+    parts: dict[str, list[float]]
+    whole: list[float]
 
 
 def strongest(
-    explanation: Explanation, about: Output, count: int, sign: int | None = None
+    explanation: Explanation,
+    about: Output,
+    count: int,
+    sign: int | None = None,
+    rather: int | None = None,
 ) -> Strongest:
     """The nodes that add most, of either sign; with a sign, only those that add in its way."""
-    scale, cls = about.scale, about.index
-    added = scale * explanation.importance(cls).double()
-    reached = torch.cat([level.nodes for level in explanation.levels]).unique()
-    weights = added[reached].abs() if sign is None else sign * added[reached]
-    first = weights.topk(min(count, len(reached)))
-    named = reached[first.indices[first.values > 0]]
-    parts = {name: scale * float(add[cls]) for name, add in explanation.beside.items()}
-    parts["bias"] = scale * float(explanation.bias[cls]) + about.center
+    cls, reached = about.index, torch.cat([level.nodes for level in explanation.levels]).unique()
+    asked = [(cls, None)] if rather is None else [(cls, None), (cls, rather)]
+    added = torch.stack([explanation.importance(*one)[reached].double() for one in asked], 1)
+    added *= about.scale  # [n, 1 or 2]
+    first = (added[:, 0].abs() if sign is None else sign * added[:, 0]).topk(min(count, len(added)))
+    named = first.indices[first.values > 0]
+
+    def told(logits: Tensor, center: float = 0.0) -> list[float]:
+        """Of logits [C]."""
+        alone = about.scale * float(logits[cls]) + center
+        return [alone] if rather is None else [alone, float(logits[cls] - logits[rather])]
+
+    parts = {name: told(add) for name, add in explanation.beside.items()}
+    parts["bias"] = told(explanation.bias, about.center)
     if not explanation.exact:
-        parts["missing"] = scale * explanation.residual(cls)
+        parts["missing"] = [about.scale * explanation.residual(cls)]
     return Strongest(
-        sources=list(zip(named.tolist(), added[named].tolist(), strict=True)),
+        sources=list(zip(reached[named].tolist(), added[named].tolist(), strict=True)),
         others=len(reached) - len(named),
-        others_add=float(added[reached].sum() - added[named].sum()),
+        others_add=(added.sum(0) - added[named].sum(0)).tolist(),
         parts=parts,
-        whole=scale * float(explanation.logits[cls]) + about.center,
+        whole=told(explanation.logits, about.center),
     )
 
 

@@ -29,6 +29,8 @@ TEXT, SMALL = 12.0, 11.0
 """Sizes of texts: of names, and of captions and the key."""
 LETTERS = 18
 """Of a name; the whole of it is said where the node is pointed at."""
+PICTURED = 16.0
+"""The least diameter of a node that shows its picture: in a smaller one nothing would be seen."""
 PADDING = 6.0
 ROOMY = 160.0
 """The outermost ring of a picture whose texts are as large as that."""
@@ -171,7 +173,7 @@ class _Drawing:
             return self._rest(mark, spot)
         colour, shape = self._look(told)
         drawn = _shape(shape, spot, radius, fill=self.colour(colour), stroke=self.colour("paper"))
-        if told.get("picture"):
+        if isinstance(told.get("picture"), bytes) and mark.size >= PICTURED:
             drawn += _picture(told["picture"], spot, radius)
         if self._wrong(told):
             ring = {"fill": "none", "stroke": self.colour("wrong"), "stroke_width": 2}

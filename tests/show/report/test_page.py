@@ -170,10 +170,10 @@ def test_mistakes_are_mistakes_and_their_sources_are_the_explainers(own: Path) -
         why = sta.explain(run.model, data.features, run.graph, root=node)
         assert why.predicted == data.find_class(mistake["predicted"])
         added = why.importance(why.predicted)
-        parts = [source["adds"] for source in mistake["sources"]]
+        parts = [source["adds"][0] for source in mistake["sources"]]
         assert parts == pytest.approx(added.sort(descending=True).values[: len(parts)].tolist())
         for source in mistake["sources"]:
-            assert source["adds"] == pytest.approx(float(added[data.find(source["node"])]))
+            assert source["adds"][0] == pytest.approx(float(added[data.find(source["node"])]))
 
 
 def test_hop_weights_and_gates_are_the_models(own: Path, page: Page) -> None:
@@ -295,9 +295,13 @@ def test_what_is_listed_of_an_error_adds_up(own: Path) -> None:
     for mistake in found.mistakes:
         node = found.run.dataset.find(mistake["node"])
         parts = [source["adds"] for source in mistake["sources"]] + [*mistake["parts"].values()]
-        assert sum(parts) == pytest.approx(mistake["sum"], abs=1e-4)
-        cls = found.run.dataset.find_class(mistake["predicted"])
-        assert mistake["sum"] == pytest.approx(found.run.logits[node, cls], abs=1e-4)
+        assert np.sum(parts, axis=0) == pytest.approx(mistake["sum"], abs=1e-4)
+        cls, truth = (
+            found.run.dataset.find_class(mistake[name]) for name in ("predicted", "label")
+        )
+        logits = found.run.logits[node]
+        expected = [logits[cls], logits[cls] - logits[truth]]  # and why rather than the true one
+        assert mistake["sum"] == pytest.approx(expected, abs=1e-4)
         why = found.run.explainer(node)
         reached = {int(at) for level in why.levels for at in level.nodes}
         assert mistake["others"] == len(reached) - len(mistake["sources"])

@@ -59,7 +59,8 @@ class Findings:
             label, or the number. "sources" are the nodes that spoke most for it and what each
             "adds", "others" how many more there are; None if the model is none that can be
             explained. Of a node, "sum" is the output, and "parts" is by name what besides the
-            sources adds up to it; "subtree" is drawn, see `subtree.of_run`.
+            sources adds up to it, see `subtree.Strongest`; "subtree" is drawn, see
+            `subtree.of_run`.
         wrong: how many there are in all.
     """
 
@@ -145,7 +146,10 @@ def _mistakes(units: list[int], run: SavedRun) -> list[dict[str, Any]]:
 def _graph(unit: int, run: SavedRun) -> dict[str, Any]:
     """A graph, and the nodes without which its output would change most, either way."""
     told = graphs.of_run(run, run.unit_ids[unit], top=SOURCES)
-    nodes = [{**source, "own": False, "label": "", "split": None} for source in told["sources"]]
+    nodes = [
+        {**source, "adds": [source["adds"]], "own": False, "label": "", "split": None}
+        for source in told["sources"]
+    ]
     more = {"output": told["class"], "sources": nodes, "others": told["rest"]}
     return {**brief(run, unit), **more}
 
@@ -154,7 +158,8 @@ def _node(node: int, run: SavedRun) -> dict[str, Any]:
     """A node, and those that led most to what is wrong: of a label that is missed, or a number that
     is too low, those that took away most."""
     explanation, about = run.explainer(node), output(run, node)
-    found = strongest(explanation, about, SOURCES, _direction(run, node, about.index))
+    truth = int(run.target[node]) if isinstance(run.answers, OfClasses) else None
+    found = strongest(explanation, about, SOURCES, _direction(run, node, about.index), truth)
     others = {counted(found.others, "other node"): found.others_add} if found.others else {}
     return {
         **brief(run, node),
