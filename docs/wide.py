@@ -15,5 +15,9 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
     """Every table and every plot in a box."""
     content = re.sub(r"<table\b", r'<div class="wide"><table', content)
     content = content.replace("</table>", "</table></div>")
+    # GitHub wants \| for a bar in the code of a cell; Markdown here would show both signs.
+    content = re.sub(
+        r"<td.*?</td>", lambda cell: cell[0].replace("\\|", "|"), content, flags=re.DOTALL
+    )
     plot = r'<p>(<img [^>]*\.svg"[^>]*>)</p>'
     return re.sub(plot, r'<div class="wide plot">\1</div>', content)

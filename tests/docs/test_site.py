@@ -68,6 +68,10 @@ def test_pages_and_what_they_link_to_are_there(site: Path) -> None:
     assert "def " in re.sub(r"<[^>]+>", "", source)
 
 
+def test_a_bar_in_the_code_of_a_cell_has_no_backslash(site: Path) -> None:
+    assert "<code>a|b</code>" in (site / "tables.html").read_text()
+
+
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 10
