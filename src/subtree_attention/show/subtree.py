@@ -38,6 +38,7 @@ class Choice:
         head: a head, or None for all.
         by: "attention" or "contribution", which decides what nodes are drawn.
         cls: the class whose logit is taken apart.
+        rather: a class that it might be rather: then it is the difference of their two logits.
         opened: how many nodes of a level are drawn, by its hop, where more were asked for.
     """
 
@@ -45,6 +46,7 @@ class Choice:
     head: int | None
     by: str
     cls: int
+    rather: int | None = None
     opened: Mapping[int | str, int] = field(default_factory=dict)
 
     @property
@@ -54,9 +56,14 @@ class Choice:
     def shows(self, level: Level) -> bool:
         return isinstance(level.hop, str) or level.hop <= self.hops
 
+    def of(self, logits: Tensor) -> Tensor:
+        """Of what belongs to each class, [..., C], that of the class or the difference, [...]."""
+        own = logits[..., self.cls]
+        return own if self.rather is None else own - logits[..., self.rather]
+
     def total(self, level: Level) -> float:
         """What a level adds to the logit."""
-        return float(level.total[self.heads, self.cls].sum())
+        return float(self.of(level.total)[self.heads].sum())
 
     def counts(self, parts: list[Part], most: int) -> list[int]:
         """How many nodes of each level are drawn, if no more are asked for at most so many."""
@@ -77,7 +84,7 @@ class Part(NamedTuple):
     @classmethod
     def of(cls, level: Level, choice: Choice) -> Part:
         shares = level.shares[:, choice.heads].mean(1)
-        added = level.contributions(choice.cls)[:, choice.heads].sum(1)
+        added = level.contributions(choice.cls, choice.rather)[:, choice.heads].sum(1)
         return cls(level, level.nodes, shares, added)
 
 
@@ -93,7 +100,7 @@ def take_apart(explanation: Explanation, choice: Choice, most: int = NODES) -> d
         {
             "hop": level.hop,
             "nodes": len(level.nodes),
-            "heads": level.total[:, choice.cls].tolist(),
+            "heads": choice.of(level.total).tolist(),
             "contribution": choice.total(level),
             "rest": rests.get(level.hop),  # None where the level is not drawn
         }
@@ -220,7 +227,7 @@ def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[st
     reached = most >= 0
     count = int(reached.sum())
     top = torch.where(reached, added.abs(), -1.0).topk(min(SOURCES, count)).indices
-    whole = explanation.totals[..., choice.cls]
+    whole = choice.of(explanation.totals)
     in_head = float(whole[:, choice.heads].sum())
     in_levels = sum(choice.total(part.level) for part in parts)
     rows = zip(top.tolist(), strongest[top].tolist(), added[top].tolist(), strict=True)
@@ -233,7 +240,7 @@ def _sum(explanation: Explanation, parts: list[Part], choice: Choice) -> dict[st
         "others_contribution": in_levels - float(added[top].sum()),
         "beyond": in_head - in_levels,
         "other_heads": float(whole.sum()) - in_head,
-        "bias": float(explanation.bias[choice.cls]),
-        "beside": {name: float(part[choice.cls]) for name, part in explanation.beside.items()},
-        "logit": float(explanation.logits[choice.cls]),
+        "bias": float(choice.of(explanation.bias)),
+        "beside": {name: float(choice.of(part)) for name, part in explanation.beside.items()},
+        "logit": float(choice.of(explanation.logits)),
     }

@@ -35,8 +35,7 @@ def create_app(views: Views, port: int) -> ASGIApp:
             numbers["head"] = _integer("head", query["head"])
         if "open" in query:
             numbers["opened"] = _opened(query["open"])
-        by = query.get("by", "attention")
-        return views.node(query.get("id", ""), by=by, cls=query.get("class"), **numbers)
+        return views.node(by=query.get("by", "attention"), **numbers, **_explained(query))
 
     def listed(query: QueryParams) -> Any:
         chosen = {name: query.getlist(name) for name in ("true", "predicted")}
@@ -62,6 +61,7 @@ def create_app(views: Views, port: int) -> ASGIApp:
             _answer(lambda query: views.choosing.confusion(query.get("split", ALL))),
         ),
         Route("/api/node", _answer(node)),
+        Route("/api/columns", _answer(lambda query: views.columns(**_explained(query)))),
         Route("/api/picture", _answer(lambda q: views.picture(q.get("id", "")), "image/png")),
         Route("/api/map", _answer(lambda query: views.map.status())),
         Route("/api/map/points", _answer(lambda query: views.choosing.points())),
@@ -94,6 +94,13 @@ def _integer(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise ValueError(f"{name} must be a whole number, got '{text}'")
     return int(text)
+
+
+def _explained(query: QueryParams) -> dict[str, Any]:
+    """Of which node and class, rather than which other, and after which changes."""
+    changes = [*query.getlist("without"), *query.getlist("set")]
+    names = {"cls": query.get("class"), "rather": query.get("rather")}
+    return {"id": query.get("id", ""), "changes": changes, **names}
 
 
 def _opened(text: str) -> dict[int | str, int]:

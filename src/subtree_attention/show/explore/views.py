@@ -6,23 +6,30 @@ the page shows them as text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
+import torch
 
 from ... import _check
+from ...datasets.features import rows_of
+from ...datasets.inputs import Inputs
+from ...datasets.tables.columns import Category, Number
 from ...datasets.tables.telling import CELL
-from ...runs import SavedRun, open
+from ...explanations import Explanation
+from ...runs import SavedRun, WhatIf, open
 from ...runs.saved import Folder
 from ...tasks.answers import OfClasses
+from ..changes import parse
 from ..explanation import brief
+from ..inputs import columns
 from ..subtree import Choice, take_apart
 from .choosing import ALL, Choosing
-from .columns import Columns
+from .columns import MISSING, Columns
 from .map import Map
 
 ORDERS = ("attention", "contribution")
@@ -31,6 +38,8 @@ LISTED = 20
 FOUND = 10
 MANY = 100_000
 """Nodes from which on a first search would be waited for, and is made ready before it is asked."""
+WORDS, ONE_OF = 40, 200
+"""Words of a text that can be left out, and values of a category that can be chosen, at most."""
 MOST_HOPS = 10
 """Levels that can be drawn: more rings are not to be told apart."""
 
@@ -75,7 +84,7 @@ class Views:
                 f"{run.config.model.title} has no single level of attention to draw: its logits "
                 "are attributed to nodes, see sta explain"
             )
-        self._explain = lru_cache(KEPT)(self._explainer)
+        self._explain = lru_cache(KEPT)(self._explained)
         self._lock = Lock()  # one root at a time: each takes all cores as it is
 
         if len(self._ids) >= MANY:
@@ -141,7 +150,9 @@ class Views:
         head: int | None = None,
         by: str = "attention",
         cls: str | None = None,
+        rather: str | None = None,
         opened: Mapping[int | str, int] | None = None,
+        changes: Iterable[str] = (),
     ) -> dict[str, Any]:
         """A root: its subtree, its logits, and what they are made of.
 
@@ -151,33 +162,124 @@ class Views:
             head: 1 to H, or all.
             by: what chooses and sizes the nodes, see `ORDERS`.
             cls: name of the class to take apart; by default the predicted one.
+            rather: of another class: then the difference of their logits is taken apart.
             opened: how many nodes to draw of a level, by its hop, where more than at first.
+            changes: what if, as texts, see `show.changes`: then all is as it is after them, and
+                "changed" says what was before.
         """
         root = self._find(id)
         _check.integer("hops", hops, 0)
         _check.known("order", by, ORDERS)
         if head is not None and not 1 <= head <= self._explainer.heads:
             raise ValueError(f"there is no head {head}: heads are 1 to {self._explainer.heads}")
-        run = self._run
-        predicted = int(self._answers.given[root])
-        explained = predicted if cls is None else run.dataset.find_class(cls)
+        explained, against = self._pair(root, cls, rather)
         at = None if head is None else head - 1
-        choice = Choice(min(hops, MOST_HOPS), at, by, explained, opened or {})
+        choice = Choice(min(hops, MOST_HOPS), at, by, explained, against, opened or {})
         with self._lock:
-            apart = take_apart(self._explain(root), choice)
+            explanation, what_if = self._explain(root, tuple(changes))
+            apart = take_apart(explanation, choice)
         for drawn in apart["nodes"]:
             drawn["about"] = self._about(drawn["node"])
             drawn["walk"] = [self._ids[step] for step in drawn["walk"]]
         for told in (*apart["nodes"], *apart["parts"]["sources"]):
             told |= self._brief(told.pop("node"))
+        after = {} if what_if is None else self._changed(what_if, changes)
+        apart["nodes"][0] |= {name: after[name] for name in ("predicted", "probability") if after}
         return {
             **self._brief(root),
             "class": self._classes[explained],
-            "logits": run.logits[root].tolist(),
-            "probabilities": run.probabilities[root].tolist(),
+            "rather": rather,
+            "logits": self._run.logits[root].tolist(),
+            "probabilities": self._run.probabilities[root].tolist(),
             "columns": self._columns(root, letters=CELL),
+            "inputs": self._inputs(root),
+            **after,
             **apart,
         }
+
+    def columns(
+        self,
+        id: str,
+        cls: str | None = None,
+        rather: str | None = None,
+        changes: Iterable[str] = (),
+    ) -> dict[str, Any]:
+        """Which columns of the table made the logit of a root, see `inputs.columns`."""
+        root = self._find(id)
+        explained, against = self._pair(root, cls, rather)
+        with self._lock:
+            explanation, _ = self._explain(root, tuple(changes))
+            told = columns(self._run, explanation, explained, against)
+        assert told is not None  # it is exact
+        return told
+
+    def _pair(self, root: int, cls: str | None, rather: str | None) -> tuple[int, int | None]:
+        """The class that is explained, and the one that it might be rather."""
+        named = self._run.dataset.find_class
+        explained = int(self._answers.given[root]) if cls is None else named(cls)
+        against = None if rather is None else named(rather)
+        if against == explained:
+            raise ValueError(f"'{rather}' is the class that is explained: say another one")
+        return explained, against
+
+    def _explained(self, root: int, changes: tuple[str, ...]) -> tuple[Explanation, WhatIf | None]:
+        """What a root is made of, after changes if there are any."""
+        if not changes:
+            return self._explainer(root), None
+        what_if = self._run.what_if(self._ids[root], **parse(self._run, changes))
+        return what_if.after, what_if
+
+    def _changed(self, what_if: WhatIf, changes: Iterable[str]) -> dict[str, Any]:
+        """What a root says after changes, and under "changed" what it said before."""
+        before, after = (what_if.answers.told(unit) for unit in (0, 1))
+        sure_before, sure_after = (what_if.answers.sure(unit) for unit in (0, 1))
+        return {
+            "predicted": after,
+            "probability": sure_after,
+            "logits": what_if.after.logits.tolist(),
+            "probabilities": what_if.probabilities[1].tolist(),
+            "changed": {
+                "changes": [{"text": text, "told": self._chip(text)} for text in changes],
+                "kept": what_if.kept,
+                "predicted": before,
+                "probability": sure_before,
+                "logits": what_if.before.logits.tolist(),
+                "probabilities": what_if.probabilities[0].tolist(),
+            },
+        }
+
+    def _chip(self, text: str) -> str:
+        """A change in few words; nodes by their names."""
+        made, data = parse(self._run, [text]), self._run.dataset
+        called = {id: data.title(data.find(id)) for id in made["without"]}
+        ends = {id: data.title(data.find(id)) for pair in made["cut"] for id in pair}
+        return ", ".join(
+            [
+                *(f"without {name}" for name in called.values()),
+                *(f"without {ends[one]} → {ends[other]}" for one, other in made["cut"]),
+                *(f"{name} without '{word}'" for name, word in made["words"]),
+                *(f"{name} = {value or MISSING}" for name, value in made["values"].items()),
+            ]
+        )
+
+    def _inputs(self, root: int) -> dict[str, Any]:
+        """What can be changed of the root's own columns: words that it has, or the value."""
+        row = rows_of(self._run.dataset.features, torch.tensor([root]))
+        own = (row.to_dense() if row.is_sparse_csr else row)[0].numpy()
+        told = {}
+        for each in Inputs(self._run.dataset):
+            if not each.takes_values:
+                continue
+            block = own[each.places]
+            some = np.argsort(-block, kind="stable")[: min(np.count_nonzero(block), WORDS)]
+            words = [each.words[place] for place in some.tolist()] if each.words else []
+            one_of = each.words if isinstance(each.column, Category) else []
+            told[each.name] = {
+                "words": [] if one_of else words,
+                "one_of": one_of[:ONE_OF],
+                "numeric": isinstance(each.column, Number),
+            }
+        return told
 
     def _find(self, id: str) -> int:
         if id not in self._node_of:

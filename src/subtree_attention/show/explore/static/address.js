@@ -1,19 +1,30 @@
-// The address of a view: #/node/ID?hops=3&head=all&by=attention&class=NAME&open=2:60, or of the start:
+// The address of a view: #/node/ID?hops=3&head=all&by=attention&class=NAME&rather=NAME&open=2:60 and any
+// number of changes, without=node:ID, without=edge:ID>ID, without=word:COLUMN:WORD, set=column:NAME=VALUE;
+// or of the start:
 // #/?split=test&colour=predicted&true=NAME&predicted=NAME&mistakes=only&by=tsne&lasso=X,Y,...&at=X,Y,Z
 
-const OPTIONS = ["hops", "head", "by", "class", "open"];
+const OPTIONS = ["hops", "head", "by", "class", "rather", "open"];
+const CHANGES = ["without", "set"];
 
 export function parse(hash) {
   const found = /^#\/node\/([^?]*)(?:\?(.*))?$/.exec(hash);
   if (!found) return { id: null, options: {} };
   const given = new URLSearchParams(found[2] ?? "");
-  const pairs = [...given].filter(([name]) => OPTIONS.includes(name));
-  return { id: decoded(found[1]), options: Object.fromEntries(pairs) };
+  const options = Object.fromEntries([...given].filter(([name]) => OPTIONS.includes(name)));
+  const changes = [...given].filter(([name]) => CHANGES.includes(name)).map(([, text]) => text);
+  return { id: decoded(found[1]), options: changes.length ? { ...options, changes } : options };
+}
+
+// Options and changes as parameters, of an address or for the server.
+export function parameters(options) {
+  const given = new URLSearchParams();
+  for (const name of OPTIONS) if (options[name]) given.set(name, options[name]);
+  for (const text of options.changes ?? []) given.append(text.startsWith("column:") ? "set" : "without", text);
+  return given;
 }
 
 export function format(id, options) {
-  const given = new URLSearchParams();
-  for (const name of OPTIONS) if (options[name]) given.set(name, options[name]);
+  const given = parameters(options);
   return `#/node/${encodeURIComponent(id)}${given.size ? `?${given}` : ""}`;
 }
 

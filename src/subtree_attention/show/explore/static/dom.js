@@ -43,3 +43,23 @@ export const pictureOf = (node) => `/api/picture?${new URLSearchParams({ id: nod
 // Its name, with the id beside it where they differ.
 export const titled = (node, length = 60) => [
   short(called(node), length), ...(node.name ? [el("span", { class: "quiet id" }, ` ${short(node.id, 24)}`)] : [])];
+
+export const button = (text, does) => {
+  const made = el("button", { type: "button" }, text);
+  made.addEventListener("click", does);
+  return made;
+};
+
+// ------------------------------------------------------------------------------------- tables
+
+export function row(kind, name, ...cells) {
+  return el("tr", { class: kind }, el("th", { scope: "row" }, name), ...cells.map((cell) => el("td", {}, cell)));
+}
+
+export function bar(value, most, kind = value < 0 ? "minus" : "plus") {
+  const inner = el("span", { class: `bar ${kind}` });
+  inner.style.width = `${(100 * Math.abs(value)) / most}%`;
+  return inner;
+}
+
+export const largest = (values) => Math.max(...values.map(Math.abs), 1e-12);

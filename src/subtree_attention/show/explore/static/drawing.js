@@ -15,8 +15,8 @@ const MANY = 120; // nodes
 const STAYS = 350, PASSING = 90; // milliseconds: of what was pointed at, and until another is
 
 export class Drawing {
-  // on.point(node or null) is called with what is pointed at, on.choose(node) with a new root, and
-  // on.open(rest) with the rest of a level.
+  // on.point(node or null) is called with what is pointed at, on.choose(node) with a new root,
+  // on.open(rest) with the rest of a level, and on.leaveOut(node) with a node that is to go.
   constructor(container, on) {
     Object.assign(this, { on, container, wait: 0, whole: 1, outer: [1, 1, 1] });
     this.cy = cytoscape({
@@ -28,6 +28,8 @@ export class Drawing {
     this.cy.on("mouseover", "node.seen", (event) => this.soon(event.target, this.pointed ? PASSING : 0));
     this.cy.on("mouseout", "node.seen", () => this.leave());
     this.cy.on("tap", "node.seen", (event) => this.choose(event.target));
+    this.cy.on("tap", "edge", (event) => this.pointStep(event.target));
+    this.cy.on("tap", (event) => event.target === this.cy && this.point(null));
     this.cy.on("viewport", () => this.nameSoon());
     gestures(container, {
       zoomBy: (factor, at) => this.zoom(factor, at),
@@ -167,6 +169,16 @@ export class Drawing {
     return this.on.point(told);
   }
 
+  // A line is the first step of the walk of the node where it begins.
+  pointStep(edge) {
+    this.stay();
+    const node = edge.source();
+    this.point(node);
+    this.cy.elements(".pointed, .same, .way").removeClass("pointed same way");
+    edge.addClass("way");
+    this.on.point({ ...node.data("told"), step: true });
+  }
+
   choose(node) {
     const told = node.data("told");
     if (told.rest) this.on.open(told);
@@ -195,6 +207,7 @@ export class Drawing {
       "ArrowDown": () => this.point(this.across(from, 1)),
       "Home": () => this.point(this.at(0)),
       "Enter": () => this.choose(from),
+      "Delete": () => this.on.leaveOut(from.data("told")),
       "+": () => this.zoom(1.25),
       "-": () => this.zoom(0.8),
       "0": () => this.fit(),

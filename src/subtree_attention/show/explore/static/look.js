@@ -37,8 +37,8 @@ export function styles() {
       "shape": "ellipse", "background-color": paper, "border-width": thin(1.5), "border-color": quiet,
       "color": ink, "text-valign": "center", "z-index": 2 } },
     { selector: "edge", style: {
-      "width": thin(1), "line-color": colour("edge"), "curve-style": "straight", "events": "no",
-      "z-index": 1 } },
+      "width": thin(1), "line-color": colour("edge"), "curve-style": "straight",
+      "overlay-opacity": 0, "z-index": 1 } },
     { selector: "edge.passing", style: { "line-style": "dashed" } },
     { selector: "edge.way", style: { "width": thin(2.5), "line-color": ink, "z-index": 3 } },
     { selector: "node.same", style: { "border-width": 3, "border-color": ink } },

@@ -1,12 +1,12 @@
 // The page: an address becomes a view. A new root is a step of the history, a control is not.
 
-import { format, parse } from "./address.js";
+import { format, parameters, parse } from "./address.js";
 import { ask } from "./ask.js";
 import { Classes } from "./colours.js";
 import { byId, called, count, el, percent, short } from "./dom.js";
 import { Drawing } from "./drawing.js";
 import { MiniMap } from "./map.js";
-import { more, othersOf, Panels } from "./panels.js";
+import { more, Panels } from "./panels.js";
 import { Points } from "./points.js";
 import { search } from "./search.js";
 import { Start } from "./start.js";
@@ -18,12 +18,18 @@ let trail = [], asked = 0;
 
 // What is asked is shown, and only then is it a step of the history: what is not found leaves no trace.
 async function go(id, before = trail) {
-  const { open, ...options } = parse(location.hash).options; // what was opened is another root's
+  const options = carried();
   const shown = await render({ id, options }, ({ name }) => {
     trail = [...before, { id, name }];
     history.pushState({ trail }, "", format(id, options));
   });
   if (shown) scrollTo({ top: 0 });
+}
+
+// Options that another root has too: what was opened or changed is this one's.
+function carried() {
+  const { open, changes, ...options } = parse(location.hash).options;
+  return options;
 }
 
 function change(options) {
@@ -40,6 +46,22 @@ function open(rest) {
   change({ open: [...others, `${rest.hop}:${rest.opened}`].join(",") });
 }
 
+// What if: each change is a step of the history, so that Back takes it back.
+function alter(update) {
+  const { id, options } = parse(location.hash), changes = update(options.changes ?? []);
+  const next = { ...options, changes };
+  return render({ id, options: next }, () => history.pushState({ trail }, "", format(id, next)));
+}
+
+const whatIf = {
+  add: (text) => alter((changes) => [...changes.filter((each) => each !== text && !replaces(text, each)), text]),
+  drop: (text) => alter((changes) => changes.filter((each) => each !== text)),
+  clear: () => alter(() => []),
+};
+
+// A column has one value.
+const replaces = (text, each) => text.startsWith("column:") && each.startsWith(text.slice(0, text.indexOf("=") + 1));
+
 // An address that was typed, or a link from elsewhere, has no trail yet.
 function walked({ id, name }) {
   if (!history.state?.trail) {
@@ -51,7 +73,7 @@ function walked({ id, name }) {
 
 // To a node as the root; `before` are the roots that it is reached by.
 function link(node, before) {
-  const { open, ...options } = parse(location.hash).options, text = called(node);
+  const options = carried(), text = called(node);
   const title = node.name || text.length > 28 ? `${text} ${node.id}` : false;
   const anchor = el("a", { href: format(node.id, options), title }, short(text, 28));
   anchor.addEventListener("click", (event) => {
@@ -96,9 +118,10 @@ async function render(address = parse(location.hash), arrive = (root) => (trail 
 // What had the focus may be gone or hidden: then the heading of what is shown has it.
 function keepingFocus(show) {
   const lost = () => document.activeElement === document.body || !document.activeElement.checkVisibility();
-  const had = !lost();
+  const had = !lost(), inCard = byId("card").contains(document.activeElement);
   show();
-  if (had && lost()) byId(byId("view").hidden ? "start-title" : "root").focus({ preventScroll: true });
+  if (!had || !lost()) return;
+  byId(byId("view").hidden ? "start-title" : inCard ? "drawing" : "root").focus({ preventScroll: true });
 }
 
 function complain(problem) {
@@ -110,15 +133,18 @@ const startPage = async () => ({ show: await start.page(), root: { id: null } })
 
 async function rootPage(id, given) {
   const options = { hops: String(Math.min(3, graph.hops)), head: "all", by: "attention", ...given };
-  const answer = await ask("node", { id, ...options });
+  const asking = parameters(options);
+  asking.set("id", id);
+  const answer = await ask("node", asking);
   const show = () => {
     const moved = view?.id !== answer.id;
     view = answer;
     document.title = `${short(called(view))} · ${graph.title} · sta explore`;
     byId("start").hidden = true;
     byId("view").hidden = false;
-    showControls(options, given.class);
+    showControls(options);
     panels.show(view, options);
+    showColumns(asking);
     drawing.show(view, options, classes);
     mini.show([...new Set(view.nodes.map((node) => node.number))]).catch(complain);
     const shown = count(view.nodes.length, "node");
@@ -128,13 +154,22 @@ async function rootPage(id, given) {
   return { show, root: answer };
 }
 
-function showControls(options, cls) {
-  const controls = byId("controls").elements;
+// Which columns made it is asked for afterwards: it takes longer, and nothing waits for it.
+async function showColumns(asking) {
+  const mine = view;
+  const columns = await ask("columns", asking).catch(complain);
+  if (columns && mine === view) panels.showColumns(columns, view);
+}
+
+function showControls(options) {
+  const controls = byId("controls").elements, { rather } = controls;
   for (const name of ["by", "head", "hops"]) controls[name].value = options[name];
   controls.hops.setAttribute("aria-valuetext", `${options.hops} of ${graph.hops} hops`);
   byId("hops-now").textContent = `${controls.hops.value} of ${graph.hops}`;
-  controls.class.options[0].textContent = `predicted (${view.predicted})`;
-  controls.class.value = cls ?? "";
+  controls.class.options[0].textContent = `predicted (${(view.changed ?? view).predicted})`;
+  controls.class.value = options.class ?? "";
+  for (const option of rather.options) option.disabled = option.value === view.class;
+  rather.value = options.rather ?? "";
 }
 
 // ------------------------------------------------------------------------------------- set up
@@ -145,8 +180,12 @@ function setUpControls() {
   const heads = Array.from({ length: graph.heads }, (_, i) => String(i + 1));
   form.elements.head.replaceChildren(...["all", ...heads].map(option));
   form.elements.class.replaceChildren(...["", ...graph.classes].map(option));
+  form.elements.rather.replaceChildren(el("option", { value: "" }, "…"), ...graph.classes.map(option));
   form.elements.hops.max = graph.hops;
-  form.addEventListener("input", (event) => change({ [event.target.name]: event.target.value }));
+  form.addEventListener("input", ({ target }) => {
+    const { name, value } = target, same = name === "class" && value === parse(location.hash).options.rather;
+    change({ [name]: value, ...(same ? { rather: "" } : {}) });
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   byId("closer").addEventListener("click", () => drawing.zoom(1.25));
   byId("farther").addEventListener("click", () => drawing.zoom(0.8));
@@ -159,7 +198,7 @@ function point(node) {
   panels.card(node, node ? actions(node) : []);
   if (node) uncover();
   const focused = document.activeElement === byId("drawing");
-  if (node && focused) byId("said").textContent = `${node.rest ? othersOf(node) : called(node)}: ${panels.told(node)}`;
+  if (node && focused) byId("said").textContent = `${panels.title(node)}: ${panels.told(node)}`;
 }
 
 // On a small screen the card comes from below: the picture stays above it.
@@ -169,11 +208,19 @@ function uncover() {
   if (getComputedStyle(card).position === "fixed" && over > 0) scrollBy({ top: Math.min(over, Math.max(picture.top, 0)) });
 }
 
-// What can be done with a node, or the rest of a level: the buttons of its card.
+// What can be done with a node, a step of its walk or the rest of a level: the buttons of its card.
 function actions(node) {
   if (node.rest) return node.opened === null ? [] : [[more(node), () => open(node)]];
-  return node.id === view.id ? [] : [["make it the root", () => choose(node)]];
+  const [from, to] = node.walk, step = from !== to && [["cut its edge", () => whatIf.add(`edge:${from}>${to}`)]];
+  if (node.step) return step || [];
+  if (node.id === view.id) return [];
+  return [
+    ["make it the root", () => choose(node)], ["leave it out", () => leaveOut(node)],
+    ...(node.walk.length > 1 && step ? step : []),
+  ];
 }
+
+const leaveOut = (node) => !node.rest && node.id !== view.id && whatIf.add(`node:${node.id}`);
 
 async function begin() {
   search((text) => ask("search", { text }).catch(() => null), (id) => go(id));
@@ -181,12 +228,12 @@ async function begin() {
   byId("card").addEventListener("pointerleave", (event) => event.pointerType === "mouse" && drawing.leave());
   graph = await ask("graph");
   classes = new Classes(graph.classes);
-  panels = new Panels(graph, classes, link, open);
+  panels = new Panels(graph, classes, { link, open, ...whatIf });
   const points = new Points(graph.nodes);
   mini = new MiniMap(byId("mini-map"), points);
   start = new Start({ graph, classes, points, panels, link, open: go, complain });
   byId("graph-title").textContent = graph.title;
-  drawing = new Drawing(byId("drawing"), { choose, open, point });
+  drawing = new Drawing(byId("drawing"), { choose, open, point, leaveOut });
   setUpControls();
   addEventListener("popstate", () => render());
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render());

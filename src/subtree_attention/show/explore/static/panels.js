@@ -1,15 +1,20 @@
 // What stands around the picture: the verdict, bars, tables, the legend, the list and the card.
 
-import { byId, count, el, hopName, percent, pictureOf, short, signed, titled, total } from "./dom.js";
+import { columnRows, columnsSaid, ownColumns } from "./columns.js";
+import {
+  bar, button, byId, called, count, el, hopName, largest, percent, pictureOf, row, short, signed, titled, total,
+} from "./dom.js";
+import { showWhatIf } from "./whatif.js";
 
 export class Panels {
-  // link(node) makes a link that opens a node as the root, open(rest) draws more of a level.
-  constructor(graph, classes, link, open) {
-    Object.assign(this, { graph, classes, link, open });
+  // on.link(node) makes a link that opens a node as the root, on.open(rest) draws more of a level,
+  // on.add, on.drop and on.clear change what is asked.
+  constructor(graph, classes, on) {
+    Object.assign(this, { graph, classes, on, link: on.link });
   }
 
   show(view, options) {
-    document.querySelectorAll(".of-class").forEach((place) => (place.textContent = view.class));
+    document.querySelectorAll(".of-class").forEach((place) => (place.textContent = taken(view)));
     byId("root").replaceChildren(...this.heading(view));
     byId("verdict").replaceChildren(...this.verdict(view));
     byId("alone").textContent = alone(view);
@@ -17,9 +22,21 @@ export class Panels {
     byId("hops-heads").replaceChildren(...hopRows(view));
     byId("sources").replaceChildren(...this.sourceRows(view, options));
     byId("sum").textContent = sumOf(view, this.classes);
-    byId("columns").replaceChildren(...columnsOf(view.columns));
+    byId("columns").replaceChildren(...ownColumns(view, this.on));
+    showWhatIf(view, (name) => this.named(name), this.on);
     byId("legend").replaceChildren(...this.legend(view, options));
     byId("list").replaceChildren(...this.levels(view));
+  }
+
+  showColumns(columns, view) {
+    byId("by-column").replaceChildren(...columnRows(columns, this.modelPart(view)));
+    byId("columns-said").textContent = columnsSaid(columns);
+  }
+
+  // What columns add up to: all but what stands beside the model.
+  modelPart(view) {
+    const beside = Object.keys(view.parts.beside);
+    return [taken(view).replace("the ", ""), ...(beside.length ? [`without ${beside.join(", ")}`] : [])].join(", ");
   }
 
   heading(view) {
@@ -41,13 +58,16 @@ export class Panels {
   }
 
   classRows(view) {
+    const { changed, rather } = view;
     const order = view.logits.map((_, i) => i).sort((a, b) => view.logits[b] - view.logits[a]);
     const rows = order.map((cls) => {
-      const name = this.graph.classes[cls], share = view.probabilities[cls];
-      return row(name === view.class && "chosen", this.named(name),
-        bar(share, 1, "share"), percent(share), signed(view.logits[cls]));
+      const name = this.graph.classes[cls], share = view.probabilities[cls], was = changed?.probabilities[cls];
+      const bars = el("span", {}, ...(changed ? [bar(was, 1, "was")] : []), bar(share, 1, "share"));
+      return row((name === view.class || name === rather) && "chosen", this.named(name),
+        ...(changed ? [percent(was)] : []), bars, percent(share), signed(view.logits[cls]));
     });
-    return [head(["class"], ["probability", 2], ["logit"]), ...rows];
+    const heads = changed ? [["before"], ["after", 2]] : [["probability", 2]];
+    return [head(["class"], ...heads, ["logit"]), ...rows];
   }
 
   sourceRows(view, options) {
@@ -62,7 +82,7 @@ export class Panels {
       [options.head !== "all", "other heads", parts.other_heads, "quiet"],
       ...Object.entries(parts.beside).map(([name, value]) => [true, name, value, "quiet"]),
       [true, "bias", parts.bias, "quiet"],
-      [true, `logit of ${view.class}`, parts.logit, "total"],
+      [true, taken(view).replace("the ", ""), parts.logit, "total"],
     ].filter(([there]) => there);
     const sums = rest.map(([, name, value, kind]) => el("tr", { class: kind },
       el("th", { scope: "row", colspan: "2" }, name), el("td"), el("td", {}, signed(value))));
@@ -71,7 +91,7 @@ export class Panels {
 
   legend(view, options) {
     const item = (mark, text) => el("li", {}, el("span", { class: mark }), text);
-    const size = options.by === "attention" ? "share of attention" : `contribution to ${view.class}`;
+    const size = options.by === "attention" ? "share of attention" : `contribution to ${taken(view)}`;
     const items = [el("li", { class: "quiet" }, `Size: ${size}`)];
     if (options.by === "contribution") {
       items.push(item("mark plus", "adds"), item("mark minus shape-diamond", "takes away"));
@@ -100,7 +120,7 @@ export class Panels {
   // What is not drawn of a level, as the last of its list.
   rest(rest) {
     const told = `${count(rest.nodes, "other")}: ${added(rest)} `;
-    return el("li", { class: "quiet" }, told, rest.opened === null ? bound(rest) : button(more(rest), () => this.open(rest)));
+    return el("li", { class: "quiet" }, told, rest.opened === null ? bound(rest) : button(more(rest), () => this.on.open(rest)));
   }
 
   // A node in words, for the list and for screen readers.
@@ -109,6 +129,11 @@ export class Panels {
     const truth = node.label === null ? "" : `, is ${node.label}`;
     const split = node.split ? `, ${node.split}` : "";
     return `predicted ${node.predicted} ${percent(node.probability)}${truth}${split}; ${added(node)}`;
+  }
+
+  title(node) {
+    if (node.rest) return othersOf(node);
+    return node.step ? `${short(node.walk[0], 24)} → ${short(node.walk[1], 24)}` : called(node);
   }
 
   // actions: [[what a button says, what it does]].
@@ -120,11 +145,12 @@ export class Panels {
       [hopName(node.hop), `${percent(node.attention)} of attention`],
       ["adds", signed(node.contribution)],
     ];
-    const said = node.rest ? [el("dl", {}, ...columnsOf(rows))] : this.said(node, rows);
+    if (node.step) rows.splice(0, 2, ["step", `from ${hopName(node.hop)} to ${hopName(node.hop - 1)}`]);
+    const said = node.rest || node.step ? [el("dl", {}, ...columnsOf(rows))] : this.said(node, rows);
     if (node.rest && node.opened === null) said.push(el("p", { class: "quiet" }, bound(node)));
     const buttons = actions.map(([text, does]) => button(text, does));
     card.replaceChildren(
-      el("p", { class: "card-title" }, ...(node.rest ? [othersOf(node)] : titled(node))),
+      el("p", { class: "card-title" }, ...(node.rest || node.step ? [this.title(node)] : titled(node))),
       ...(buttons.length ? [el("p", { class: "actions" }, ...buttons)] : []), ...said);
   }
 
@@ -164,7 +190,7 @@ function hopRows(view) {
       line(hopName(level.hop), total(level.heads), level.heads.map(signed), level.rest ? false : "quiet")),
     ...Object.entries(beside).map(([name, value]) => line(name, value, heads.map(() => ""), false)),
     line("bias", bias, heads.map(() => ""), false),
-    line("logit", view.parts.logit, sums.map(signed), "total"),
+    line(view.rather ? "difference" : "logit", view.parts.logit, sums.map(signed), "total"),
   ];
 }
 
@@ -174,27 +200,21 @@ function head(...names) {
     (name ? el("th", { scope: "col", colspan: span }, name) : el("td"))));
 }
 
-function row(kind, name, ...cells) {
-  return el("tr", { class: kind }, el("th", { scope: "row" }, name), ...cells.map((cell) => el("td", {}, cell)));
-}
+// What is taken apart: a logit, or by how much one is above another.
+const taken = ({ class: name, rather }) => (rather ? `the logit of ${name} less that of ${rather}` : `the logit of ${name}`);
 
 function sumOf(view, classes) {
   const { parts } = view;
   const told = total(parts.sources.map((source) => source.contribution)) + parts.others_contribution
     + parts.beyond + parts.other_heads + total(Object.values(parts.beside)) + parts.bias;
-  const own = view.logits[classes.places.get(view.class)];
+  const logit = (name) => view.logits[classes.places.get(name)];
+  const own = logit(view.class) - (view.rather ? logit(view.rather) : 0);
   const whose = Object.keys(parts.beside).length ? "prediction's" : "model's own";
-  return `The rows add up to ${told.toFixed(5)}; the ${whose} logit is ${own.toFixed(5)}.`;
+  return `The rows add up to ${told.toFixed(5)}; the ${whose} ${view.rather ? "difference" : "logit"} is ${own.toFixed(5)}.`;
 }
 
 function columnsOf(rows) {
   return rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
-}
-
-function bar(value, most, kind = value < 0 ? "minus" : "plus") {
-  const inner = el("span", { class: `bar ${kind}` });
-  inner.style.width = `${(100 * Math.abs(value)) / most}%`;
-  return inner;
 }
 
 const wrong = (node) => node.label !== null && node.label !== node.predicted;
@@ -205,12 +225,5 @@ export const more = (rest) => `draw up to ${rest.opened.toLocaleString("en")} of
 
 const bound = (rest) => `no more of ${hopName(rest.hop)} are drawn, since a ring of them could not be read; here they are summed up`;
 
-const button = (text, does) => {
-  const made = el("button", { type: "button" }, text);
-  made.addEventListener("click", does);
-  return made;
-};
-
 const added = (part) => `attention ${percent(part.attention)}, adds ${signed(part.contribution)}`;
 
-const largest = (values) => Math.max(...values.map(Math.abs), 1e-12);
