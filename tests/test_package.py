@@ -333,6 +333,7 @@ def test_without_extras_it_trains_and_each_missing_extra_is_named(alone: Alone) 
         (["tune", "digits", "--trials", "1"], "Optuna", "tune"),
         (["explore", "mine", "--no-open"], "uvicorn", "explore"),
         (["serve", "mine"], "uvicorn", "serve"),
+        (["watch", "mine"], "uvicorn", "explore"),
         (["train", "--log", "tensorboard"], "tensorboard", "log"),
     ):
         line = alone.refusal(*arguments)

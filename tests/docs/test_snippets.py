@@ -34,6 +34,7 @@ PARSED_ONLY = {
     "docs/search.md": 3,
     "docs/serve.md": 2,
     "docs/tables.md": 4,
+    "docs/watch.md": 3,
     "experiments/README.md": 3,
 }
 """Commands of ours that are not run: how many, so that nobody adds one without a thought."""

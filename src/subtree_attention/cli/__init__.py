@@ -19,9 +19,9 @@ from .app import app as sta
 from .app import err_console
 
 # Each adds its commands to the app, in the order in which --help lists them.
-from . import training, runs, serving, making, about  # isort: skip
+from . import training, watching, runs, serving, making, about  # isort: skip
 
-__all__ = ["about", "main", "making", "runs", "serving", "training"]
+__all__ = ["about", "main", "making", "runs", "serving", "training", "watching"]
 
 
 def main(arguments: list[str] | None = None, app: typer.Typer = sta) -> None:

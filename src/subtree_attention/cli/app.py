@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -251,11 +251,15 @@ Force = Annotated[bool, typer.Option("--force", help="Write over a file.")]
 # ----------------------------------------------------------------------------------- displays
 
 
-def progress() -> AbstractContextManager[Watch]:
-    """What is shown while models train: live on a terminal, plain lines elsewhere."""
+@contextmanager
+def progress(page: Watch | None = None) -> Iterator[Watch]:
+    """What is shown while models train: live on a terminal, plain lines elsewhere; and a page, if
+    there is one."""
     from ..show.progress import Bars, Lines
+    from ..train.watch import Watches
 
-    return Bars(err_console) if err_console.is_terminal else nullcontext(Lines())
+    with Bars(err_console) if err_console.is_terminal else nullcontext(Lines()) as watch:
+        yield watch if page is None else Watches(watch, page)
 
 
 def say(line: str, console: Console = out_console) -> None:

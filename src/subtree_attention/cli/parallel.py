@@ -16,6 +16,7 @@ from .app import Given, group, say
 if TYPE_CHECKING:
     from ..config import Config
     from ..datasets import Dataset
+    from ..show.live.page import Page
     from ..train.fit import Result
     from ..train.parallel import InPieces, Job
 
@@ -37,7 +38,12 @@ PARALLEL = group(
 )
 
 
-def train(read: Read, how: Given, device: str) -> Result | None:
+def is_first() -> bool:
+    """Whether this process speaks for all."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def train(read: Read, how: Given, device: str, page: Page | None = None) -> Result | None:
     """Train on all ranks; the result on the first one, which shows it.
 
     What one rank cannot do ends all of them, and is said once.
@@ -48,12 +54,12 @@ def train(read: Read, how: Given, device: str) -> Result | None:
     try:
         job = Job(choose_device(device), how.pop("parallel"))
     except ValueError:  # what was asked for cannot be: all ranks know, and one says so
-        if os.environ.get("RANK", "0") != "0":
+        if not is_first():
             raise typer.Exit(2) from None
         raise
     sta.out_console.quiet = not job.first
     try:
-        result = _train(job, read, how)
+        result = _train(job, read, how, page)
         job.end()
     except (Elsewhere, RankLost):  # whoever knows why says it
         raise typer.Exit(1) from None
@@ -65,7 +71,7 @@ def train(read: Read, how: Given, device: str) -> Result | None:
     return result if job.first else None
 
 
-def _train(job: Job, read: Read, how: Given) -> Result:
+def _train(job: Job, read: Read, how: Given, page: Page | None) -> Result:
     from ..train.parallel import fit_parallel
 
     dataset, config, out = job.together(partial(read, job))
@@ -74,7 +80,7 @@ def _train(job: Job, read: Read, how: Given) -> Result:
         job.agreed(partial(_prepare, load))  # downloaded and cached once
     if not job.first:
         return fit_parallel(config, out, job=job, data=load, **how)
-    with sta.progress() as watch:
+    with sta.progress(page) as watch:
         return fit_parallel(config, out, job=job, data=load, watch=watch, **how)
 
 

@@ -14,11 +14,13 @@ import typer
 from .. import _check
 from . import app as sta
 from . import parallel as ranks
+from . import watching
 from .app import Given, command, group, say
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..datasets import Dataset
+    from ..show.live.page import Page
     from ..train.fit import Result
     from ..train.jobs import Place
     from ..train.parallel import InPieces, Job
@@ -142,6 +144,7 @@ GraphOrDigits = Annotated[
     settings=sta.SETTINGS,
     tables=TABLES,
     how=HOW,
+    page=watching.PAGE,
     shared=ranks.PARALLEL,
     place=sta.PLACE | MEMORY,
 )
@@ -151,6 +154,7 @@ def train(
     settings: Given,
     tables: Given,
     how: Given,
+    page: Given,
     shared: Given,
     place: Given,
 ) -> None:
@@ -171,6 +175,7 @@ def train(
     sta train ogbn-arxiv               a graph of OGB, with its split and its metric
     sta train ogbn-products --batch 256        steps on samples, exact scores
     sta train --resume                 go on with the run that was stopped last
+    sta train cora --watch             curves that grow, in the browser
     sta train cora --log tensorboard   epochs also where you look already
 
     \b
@@ -217,6 +222,22 @@ def train(
     torchrun --nproc-per-node=4 -m subtree_attention train pubmed --parallel nodes
     torchrun --nproc-per-node=4 -m subtree_attention train pubmed --batch 512 --parallel batches
     """
+    from ..train.logs import opened
+
+    opened(how.get("log"))  # what cannot be logged to is known before tables are read
+    with watching.page(page if ranks.is_first() else {}) as shown:
+        if shared:
+            _train_on_ranks(graph, settings, tables, how, shared, place, shown)
+        else:
+            _train_here(graph, settings, tables, how, place, shown)
+        if shown is not None:
+            shown.stay()
+
+
+def _train_here(
+    graph: str | None, settings: Given, tables: Given, how: Given, place: Given, page: Page | None
+) -> None:
+    """`train` as one process."""
     from ..datasets.registry import is_ogb
     from ..runs import folder as files
     from ..runs import portfolio as kept
@@ -225,14 +246,9 @@ def train(
     from ..tasks import of as task_of
     from ..train.fit import fit
     from ..train.jobs import Place
-    from ..train.logs import opened
     from ..train.parallel import refuse_many
     from ..train.portfolio import fit_portfolio, resume_portfolio
 
-    opened(how.get("log"))  # what cannot be logged to is known before tables are read
-    if shared:
-        _train_on_ranks(graph, settings, tables, how, shared, place)
-        return
     refuse_many()
     started, where = time.monotonic(), Place.of(**place)
     dataset, out = None, how.pop("out", None)
@@ -266,7 +282,7 @@ def train(
             train_it = partial(resume_portfolio, out, more=_more(out), device=where, **how)
         else:
             train_it = partial(fit, config, out, data=dataset, device=where, **how)
-    with _watching() as watch:
+    with _watching(page=page) as watch:
         result = train_it(watch=watch)
     if (portfolio := kept.read(result.folder)) is not None:
         competition.show(portfolio, sta.out_console)
@@ -288,7 +304,13 @@ def _sampled_if_long(dataset: Dataset, config: Config, place: Place, given: Give
 
 
 def _train_on_ranks(
-    graph: str | None, settings: Given, tables: Given, how: Given, shared: Given, place: Given
+    graph: str | None,
+    settings: Given,
+    tables: Given,
+    how: Given,
+    shared: Given,
+    place: Given,
+    page: Page | None,
 ) -> None:
     """`train` as one of the processes that torchrun has started."""
     from ..datasets.registry import is_ogb
@@ -317,7 +339,7 @@ def _train_on_ranks(
             return *ranks.read_pieces(job, settings, **_columns(own)), out
         return *_own_graph(settings, **sta.with_queries(own)), out
 
-    result = ranks.train(read, how | shared, place.get("device", "auto"))
+    result = ranks.train(read, how | shared, place.get("device", "auto"), page)
     if result is not None:
         show_result(result, sta.out_console)
 
@@ -371,10 +393,10 @@ def tune(
 
 
 @contextmanager
-def _watching(again: str = "") -> Iterator[Watch]:
-    """A display while models train; Ctrl-C ends with how to go on."""
+def _watching(again: str = "", page: Page | None = None) -> Iterator[Watch]:
+    """A display while models train, and a page, if there is one; Ctrl-C ends with how to go on."""
     try:
-        with sta.progress() as watch:
+        with sta.progress(page) as watch:
             yield watch
     except KeyboardInterrupt as stopped:
         folder = getattr(stopped, "folder", None)

@@ -32,6 +32,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
@@ -180,8 +181,8 @@ def write_curves(run: Path, history: Sequence[Epoch]) -> None:
 
 
 def append_curves(run: Path, epochs: Sequence[Epoch]) -> bool:
-    """Further epochs of a run that goes on, for whoever watches it: not synced, and where it cannot
-    be written, the next checkpoint will say so. Whether it was written."""
+    """Further epochs of a run that goes on, without waiting for the disk: what a run needs to go on
+    is in its checkpoint. Whether they could be written."""
     try:
         with open(run / METRICS, "ab", opener=_no_link) as file:
             file.write(_lines(epochs))
@@ -448,6 +449,14 @@ def new_folder(graph: str, parent: Path = RUNS) -> Path:
     raise FileError(f"no free name for a folder like {parent / stamp}")
 
 
+def latest(parent: Path = RUNS) -> Path:
+    """The folder in which training was begun last."""
+    begun = [path.parent for name in (CONFIG, PORTFOLIO) for path in parent.glob(f"*/{name}")]
+    if not begun:
+        raise FileError(f"no run in {parent}/: name its folder, or begin one by 'sta train'")
+    return max(begun, key=lambda folder: folder.stat().st_mtime)
+
+
 def latest_unfinished(graph: str | None, parent: Path = RUNS) -> Path:
     """The newest run folder that has a configuration (of this graph) but no summary."""
 
@@ -464,6 +473,31 @@ def latest_unfinished(graph: str | None, parent: Path = RUNS) -> Path:
     return max(found, key=lambda folder: (folder / CONFIG).stat().st_mtime)
 
 
+PROBES, PROBE_SECONDS = 20, 0.01
+"""How often, and how long apart, a folder is asked for: who only looks holds it for a moment."""
+
+
+def is_claimed(folder: Path) -> bool:
+    """Whether a process holds a folder; where there are no locks, nobody can tell, and it may."""
+    if not io.LOCKS:
+        return True
+    with suppress(FileNotFoundError):
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            return not io.try_lock(lock)
+        finally:
+            os.close(lock)
+    return False
+
+
+def _taken(lock: int) -> bool:
+    for _ in range(PROBES):
+        if io.try_lock(lock):
+            return True
+        time.sleep(PROBE_SECONDS)
+    return False
+
+
 @contextmanager
 def claimed(folder: Path, work: str = "training") -> Iterator[None]:
     """Hold a folder for this process; a second process is refused, and told what this one's work
@@ -474,7 +508,7 @@ def claimed(folder: Path, work: str = "training") -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)  # the folder itself is the lock: no file to leave behind
     try:
-        if not io.try_lock(lock):
+        if not _taken(lock):
             raise FileError(f"another process is {work} into {folder}")
         yield
     finally:

@@ -346,16 +346,14 @@ class SavingRun(Run):
             "seconds": self.elapsed(),
         }
         io.write_tensors(self.folder / CHECKPOINT, self.trainer.state(), header)
-        write_curves(self.folder, self.history)
-        self.saved = self.shown = time.monotonic()
-        self._written = len(self.history)
+        self._show()
+        self.saved = time.monotonic()
 
     def _show(self) -> None:
-        """Add what is new to the file of curves; the first time it is written whole."""
-        if not self._written:
+        """Add what is new to the file of curves, which is written whole at first."""
+        new = self.history[self._written :]
+        if not self._written or not append_curves(self.folder, new):
             write_curves(self.folder, self.history)
-        elif not append_curves(self.folder, self.history[self._written :]):
-            return
         self._written, self.shown = len(self.history), time.monotonic()
 
     def finish(self) -> RunResult:
