@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .._check import needs
-from .app import Given, command, group, say
+from .app import Given, command, group, needs, say
 
 if TYPE_CHECKING:
     from ..show.live.page import Page
