@@ -69,6 +69,10 @@ def test_damage_is_named_and_the_run_is_still_a_run(
     damage(out / name)
     run = sta.open(out, device="cpu")
     assert run.scores()
+    new = {name: column[:1] for name, column in people(1, prefix="new").items()}
+    links = {"source": ["new0"], "target": ["p1"], "strength": [1]}
+    asked = {"nodes": {**new, "scan": [[1.0, 2, 3, 4]], "called": ["New"]}, "edges": links}
+    assert sta.predict(out, **asked, join=True, device="cpu").ids == ["new0"]
     with pytest.raises(FileError, match=rf"{name}.*take it from a copy, or do without it"):
         run.dataset.title(0) if name == TOLD else run.dataset.picture(0)
     code, said, _ = run_sta("check", str(out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from .. import _check
 from ..config import LinkPrediction, task_named
+from ..io import FileError
 from . import targets
 from .advice import advise, isolated, set_apart
 from .dataset import Dataset
@@ -349,7 +351,9 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
         splits={},
         notes=notes,
         encoding=None,
-        told=_joined(dataset, _told_like(dataset, people, schema), len(people)),
+        told=(dataset.told or Told()).joined(
+            dataset.num_nodes, _told_like(dataset, people, schema), len(people)
+        ),
     )
     notes.warnings += isolated(joined, first=dataset.num_nodes)
     return joined
@@ -357,15 +361,11 @@ def join_tables(dataset: Dataset, nodes: Any, edges: Any, unknown_ends: str = "e
 
 def _told_like(dataset: Dataset, people: Table, schema: TableSchema) -> Told | None:
     """What another table of nodes says, which are called by the same column as those of a graph."""
-    name = None if dataset.told is None else dataset.told.name
+    name = None
+    with suppress(FileError):  # what is damaged is named where it is shown
+        name = None if dataset.told is None else dataset.told.name
     there = name is not None and name in people.frame.columns
     return tell(people, schema.id, Shown(name if there else NO_NAME))[0]
-
-
-def _joined(dataset: Dataset, others: Told | None, more: int) -> Told | None:
-    """What is told of the nodes of a graph, and of so many behind them."""
-    told = dataset.told or Told()
-    return told.joined(dataset.num_nodes, others, more)
 
 
 def from_networkx(graph: Any, target: str | None = None, **options: Any) -> Dataset:

@@ -190,18 +190,7 @@ class Told:
 
     def joined(self, count: int, others: Told | None, more: int) -> Told:
         """What is told of `count` nodes, and of `more` nodes behind them by another table."""
-        others = others or Told()
-        columns = {
-            name: self.columns.get(name, Texts.blank(count))
-            + others.columns.get(name, Texts.blank(more))
-            for name in dict.fromkeys([*self.columns, *others.columns])
-        }
-        pictures = None
-        if self.pictures or others.pictures:
-            pictures = (self.pictures or Pictures.blank(count)) + (
-                others.pictures or Pictures.blank(more)
-            )
-        return Told(columns, self.name or others.name, pictures)
+        return _Joined((self, count), (others or Told(), more))
 
     def write(self, folder: Path) -> None:
         """Write the files that `read` reads."""
@@ -223,6 +212,38 @@ class Told:
         return _Kept(folder, count) if there else None
 
 
+class _Joined(Told):
+    """What two tables say of some nodes and those behind them, put together when it is asked for.
+
+    Args:
+        parts: what is told, and of how many nodes.
+    """
+
+    def __init__(self, *parts: tuple[Told, int]) -> None:
+        self._parts = parts
+
+    def check(self, count: int) -> None:
+        _check_count(count, sum(each for _, each in self._parts))
+
+    @cached_property
+    def columns(self) -> dict[str, Texts]:
+        (first, count), (second, more) = self._parts
+        return {
+            name: first.columns.get(name, Texts.blank(count))
+            + second.columns.get(name, Texts.blank(more))
+            for name in {**first.columns, **second.columns}
+        }
+
+    @property
+    def name(self) -> str | None:
+        return self._parts[0][0].name or self._parts[1][0].name
+
+    @cached_property
+    def pictures(self) -> Pictures | None:
+        first, second = (told.pictures or Pictures.blank(count) for told, count in self._parts)
+        return first + second if first.packed or second.packed else None
+
+
 class _Kept(Told):
     """What is told in a folder."""
 
@@ -230,8 +251,7 @@ class _Kept(Told):
         self._folder, self._count = folder, count
 
     def check(self, count: int) -> None:
-        if count != self._count:
-            raise ValueError(f"what is told must be of {count} nodes, not of {self._count}")
+        _check_count(count, self._count)
 
     @cached_property
     def _told(self) -> Told:
@@ -267,6 +287,11 @@ class _Kept(Told):
             found = Pictures(packed, sizes.numpy())
             Told(pictures=found).check(self._count)
         return found
+
+
+def _check_count(wanted: int, given: int) -> None:
+    if wanted != given:
+        raise ValueError(f"what is told must be of {wanted} nodes, not of {given}")
 
 
 # ---------------------------------------------------------------------------------------- search
