@@ -365,3 +365,12 @@ def test_leftovers_of_older_versions_are_in_nobodys_way(tmp_path: Path) -> None:
     (out / f".config.json.{'0a' * 16}.tmp").write_bytes(b"{")
     sta.fit(CONFIG, out, device="cpu")
     assert not list(out.rglob(".*"))
+
+
+def test_a_damaged_summary_of_a_run_that_was_cut_off_is_not_of_an_older_version(out: Path) -> None:
+    run, summary = out / "run-0", out / "run-0" / files.SUMMARY
+    (run / files.LIST).unlink()
+    summary.write_text(summary.read_text().replace('"format"', '"fmrmat"'))
+    assert files.is_done(run)  # older versions wrote no format, and no list
+    (run / files.CHECKPOINT).write_bytes(b"")
+    assert not files.is_done(run)

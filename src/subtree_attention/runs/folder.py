@@ -293,6 +293,8 @@ def is_done(folder: Path) -> bool:
     """Whether its summary counts: that of a run, or of all runs."""
     if (folder / LIST).exists():
         return SUMMARY in listed(folder)
+    if (folder / CHECKPOINT).exists():  # it was cut off, whatever a damaged summary says
+        return False
     with suppress(FileError):
         return io.is_unchecked(io.read_json(folder / SUMMARY))
     return False
