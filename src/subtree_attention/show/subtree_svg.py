@@ -32,8 +32,8 @@ LETTERS = 18
 PICTURED = 16.0
 """The least diameter of a node that shows its picture: in a smaller one nothing would be seen."""
 PADDING = 6.0
-ROOMY = 160.0
-"""The outermost ring of a picture whose texts are as large as that."""
+ROOMY, LARGER = 360.0, 1.5
+"""The width of a picture whose texts are as large as that; and how much larger they are at most."""
 SHAPES: tuple[tuple[float, ...], ...] = (  # angles of corners and how far these are from the middle
     (),
     (45, 1.1, 135, 1.1, 225, 1.1, 315, 1.1),
@@ -67,7 +67,12 @@ def subtree_svg(
             "dark" for a picture that stands alone, on a paper of its own.
         label: what a screen reader says of it.
     """
-    return _Drawing(told, list(classes), by, look, label).svg()
+    drawn = _Drawing(told, list(classes), by, look, label)
+    first = drawn.svg()
+    if drawn.width > ROOMY:  # it is shown smaller, so its texts are larger
+        drawn = _Drawing(told, list(classes), by, look, label, min(drawn.width / ROOMY, LARGER))
+        return drawn.svg()
+    return first
 
 
 @dataclass
@@ -80,8 +85,16 @@ class _Mark:
 
 
 class _Drawing:
+    width = 0.0  # once it is drawn
+
     def __init__(
-        self, told: Mapping[str, Any], classes: list[str], by: str, look: str | None, label: str
+        self,
+        told: Mapping[str, Any],
+        classes: list[str],
+        by: str,
+        look: str | None,
+        label: str,
+        larger: float = 1.0,
     ) -> None:
         self.classes, self.by, self.look, self.label = classes, by, look, label
         self.colour = _colours(look)
@@ -98,8 +111,6 @@ class _Drawing:
         self.captions = {level["hop"]: self._caption(level) for level in self.levels}
         widths = {hop: max(map(_wide, text)) * SMALL for hop, text in self.captions.items()}
         self.spots, self.rings = place(placed, widths)
-        # A large picture is shown smaller, so its texts are larger.
-        larger = min(max(1.0, max(self.rings.values(), default=0.0) / ROOMY), 1.6)
         self.text, self.small = TEXT * larger, SMALL * larger
         self.boxes: list[Box] = []  # of what is drawn, which no name may cover
 
@@ -117,6 +128,7 @@ class _Drawing:
         key, bottom = self._key(left, right, bottom)
         frame = (left - PADDING, top - PADDING, right - left + 2 * PADDING)
         x, y, width, height = *frame, bottom - top + 2 * PADDING
+        self.width = width
         paper = [] if self.look is None else [self._rect((x, y, x + width, y + height), 1)]
         return _tag(
             "svg",
@@ -263,6 +275,9 @@ class _Drawing:
             box = (x - wide, y - high, x + wide, y + high)
             if not any(_meet(box, other) for other in self.boxes):
                 return box
+        if root:  # which is always named, if need be above the picture
+            top = min(box[1] for box in self.boxes) - 0.4 * self.text
+            return (-wide, top - 2 * high, wide, top)
         return None
 
     def _alone(self) -> Markup:

@@ -309,6 +309,18 @@ def test_what_is_listed_of_an_error_adds_up(own: Path) -> None:
             assert f"{mistake['others']} other node" in page.text
 
 
+def test_columns_of_an_error_add_up_to_why_rather(own: Path) -> None:
+    found = gather(own, device="cpu")
+    text = Page(render(found)).text
+    for mistake in found.mistakes:
+        told = mistake["columns"]
+        parts = [one["all"] for one in told["named"]] + [told["rest"]["all"], told["bias"]]
+        assert sum(parts) == pytest.approx(mistake["sum"][1], abs=1e-4)
+        assert f"{told['bias']:+.3f}" in text
+    shown = HOSTILE.replace("\u202e", "\N{REPLACEMENT CHARACTER}")
+    assert f"{shown}age" in " ".join(one["name"] for one in told["named"]).replace(HOSTILE, shown)
+
+
 def test_bins_have_their_counts(own: Path) -> None:
     found = gather(own, device="cpu")
     text, tested = Page(render(found)).text, int(found.run.split.test.sum())

@@ -22,7 +22,7 @@ from ...runs.saved import best, score
 from ...tasks.answers import OfClasses, OfLabels, OfNumbers
 from ...tasks.calibration import Bin
 from ...tasks.quality import AnyQuality
-from .. import graphs, subtree
+from .. import graphs, inputs, subtree
 from ..explanation import Output, brief, describe, output
 from ..subtree import Choice, strongest
 from ..text import counted
@@ -59,8 +59,8 @@ class Findings:
             label, or the number. "sources" are the nodes that spoke most for it and what each
             "adds", "others" how many more there are; None if the model is none that can be
             explained. Of a node, "sum" is the output, and "parts" is by name what besides the
-            sources adds up to it, see `subtree.Strongest`; "subtree" is drawn, see
-            `subtree.of_run`.
+            sources adds up to it, see `subtree.Strongest`; "columns" is what columns add to it, or
+            to how far it is above the true class, and "subtree" is drawn, see `subtree.of_run`.
         wrong: how many there are in all.
     """
 
@@ -171,8 +171,19 @@ def _node(node: int, run: SavedRun) -> dict[str, Any]:
         "others": found.others,
         "parts": {**others, **found.parts},
         "sum": found.whole,
+        "columns": _columns(run, explanation, about, truth),
         "subtree": _subtree(run, explanation, about),
     }
+
+
+def _columns(
+    run: SavedRun, explanation: Explanation, about: Output, truth: int | None
+) -> dict[str, Any] | None:
+    """Which columns of the user's tables made it, see `inputs.columns`; without tables, they have
+    no names."""
+    if run.dataset.schema is None:
+        return None
+    return inputs.columns(run, explanation, about.index, truth, SOURCES, about.scale)
 
 
 def _subtree(run: SavedRun, explanation: Explanation, about: Output) -> dict[str, Any]:
