@@ -129,6 +129,44 @@ def test_what_stands_beside_the_model_belongs_to_no_column():
     assert told.columns(1).bias == pytest.approx(alone.columns(1).bias)
 
 
+class TestAttribution:
+    """Of a network of several blocks."""
+
+    @pytest.mark.parametrize("projected", [False, True])
+    @pytest.mark.parametrize("sparse", [False, True])
+    @pytest.mark.parametrize("residual", ["linear", "identity"])
+    def test_what_is_attributed_to_a_node_falls_apart_into_its_columns(
+        self, projected, sparse, residual
+    ):
+        torch.manual_seed(6)
+        how = {"transition": "rw", "self_loops": False, "input_projection": projected}
+        model = randomised(STAFormer(5, 5, 3, layers=2, heads=1, residual=residual, **how)).double()
+        if projected:
+            torch.nn.init.zeros_(model.lin_in.bias)  # which would have a part of its own
+        x = features()
+        told = explain(model, x.to_sparse_csr() if sparse else x, GRAPH, 4)
+        columns, added = told.columns(1), told.importance(1)
+        assert not columns.linear
+        of_nodes = torch.stack([columns.of(node) for node in range(13)])
+        assert_all_close([of_nodes.sum(1)], [added], FLOAT64_ERROR)
+        assert_all_close([of_nodes.sum(0)], [columns.total], FLOAT64_ERROR)
+        rest = float(told.bias[1]) + told.residual(1)
+        assert columns.bias == pytest.approx(rest, abs=1e-9)
+        both = told.columns(1, rather=0)
+        assert_all_close([both.total], [columns.total - told.columns(0).total], FLOAT64_ERROR)
+
+    def test_it_is_the_integral_of_the_definition(self):
+        torch.manual_seed(7)
+        model = STAFormer(5, 8, 3, layers=2, norm="none", transition="rw", self_loops=False)
+        model, x, steps, total = randomised(model).double(), features(), 200, 0.0
+        for step in range(steps):
+            scaled = (x * (step + 0.5) / steps).requires_grad_()
+            (grad,) = torch.autograd.grad(model(scaled, GRAPH)[4, 1], scaled)
+            total = total + grad * x / steps
+        columns = explain(model, x, GRAPH, 4).columns(1)
+        assert_all_close([columns.total, columns.of(4)], [total.sum(0), total[4]], 1e-2)
+
+
 def test_a_node_that_is_none_is_refused():
     told = explain(STAGNN(5, 8, 3), features().float(), GRAPH, 4)
     with pytest.raises(ValueError, match="node 13 is not there"):

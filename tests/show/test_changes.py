@@ -90,15 +90,18 @@ class TestColumns:
         made = run.what_if("p7", without=["p3"])
         assert "Laplacian eigenvectors stay those of the whole graph" in made.kept
 
-    def test_an_attribution_has_none(self, tmp_path):
+    def test_an_attribution_is_called_one(self, tmp_path):
         data = sta.from_tables(people(40), friends(40, 90), target="label")
         how = {"layers": 2, "hops": 1, "heads": 1, "hidden_channels": 8}
         config = sta.recipe(data, runs=1, epochs=2, model="staformer", **how)
         run = sta.open(sta.fit(config, tmp_path / "out", device="cpu", data=data).folder)
         told = of_run(run, "p7", changes=["p3"], hops=0)
-        assert told["columns"] is None
+        found = told["columns"]
+        assert found["all"] + found["bias"] == pytest.approx(told["logit"][0], abs=1e-5)
         assert told["what_if"]["after"]["predicted"] == told["predicted"]
-        assert "which columns" not in shown(told)
+        text = shown(told)
+        assert "attributed by integrated gradients" in text
+        assert "given which units" not in text
 
 
 class TestRather:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -26,9 +26,9 @@ from torch import Tensor
 from .. import _check
 from ..nn import STAFormer
 from ..nn.features import Features, SparseFeatures, as_features
-from ..nn.norms import BatchNorm
+from ..nn.norms import looks_at_all
 from .changes import NOTHING, Changes
-from .columns import Columns
+from .columns import Columns, Term
 from .explanation import GLOBAL, Explanation, Portion
 from .flows import Flows
 from .walks import Reach, Walks
@@ -89,7 +89,9 @@ class Attribution(Explanation):
     """
 
     exact: ClassVar[bool] = False
-    outputs: Tensor = field(default_factory=lambda: torch.empty(0))
+    outputs: Tensor
+    _x: Features
+    _parts: Callable[[int], list[_Part]]
 
     @cached_property
     def logits(self) -> Tensor:
@@ -110,11 +112,17 @@ class Attribution(Explanation):
         )
 
     def columns(self, cls: int, rather: int | None = None) -> Columns:
-        """Refused: what is attributed to a node is not told apart by its columns."""
-        raise ValueError(
-            "an attribution is to nodes, not to columns: only of a model that is linear given its "
-            "attention, such as STAGNN, is it known which columns made a logit"
-        )
+        """What is attributed to each column of the features, over all nodes and of each one: what
+        is attributed to a node, told apart by its columns. The bias has what is missing, too.
+        """
+        parts = [part.term() for part in self._parts(cls)]
+        model = self.logits - sum(self.beside.values())
+        whole = float(model[cls])
+        if rather is not None:
+            others = (part.term() for part in self._parts(rather))
+            parts += [term._replace(slope=-term.slope) for term in others]
+            whole -= float(model[rather])
+        return Columns(False, whole, self._x, parts)
 
 
 class Attributor:
@@ -152,7 +160,7 @@ class Attributor:
         self.num_nodes, self.hops = graph.num_nodes, sum(b.conv.hops for b in model.blocks)
         self._everywhere = any(block.conv.beside is not None for block in model.blocks)
         self._walks, self._device = Walks(graph), graph.device
-        self._ends = [self._at(self._scale(share)).cpu() for share in (0.0, 1.0)]
+        self._ends = [self._at(share).cpu() for share in (0.0, 1.0)]
 
     def __call__(self, root: int, changes: Changes = NOTHING) -> Attribution:
         """The attribution of a root; with changes, on the graph so changed, which is run anew."""
@@ -161,12 +169,14 @@ class Attributor:
         if changes:
             return self._changed(root, changes)(root)
         start, end = (outputs[root] for outputs in self._ends)
-        known: dict[int, Tensor] = {}
 
+        @cache
+        def parts(cls: int) -> list[_Part]:
+            return self._integrated(root, cls, float(end[cls] - start[cls]))
+
+        @cache
         def added(cls: int) -> Tensor:
-            if cls not in known:
-                known[cls] = self._integrated(root, cls, float(end[cls] - start[cls]))
-            return known[cls]
+            return _added(parts(cls)).to(end)
 
         reached = self._walks.reach(root, self.hops)
         rings = [
@@ -176,12 +186,11 @@ class Attributor:
         about = self.num_nodes, self._walks, reached
         beside = {name: added[root].to(end) for name, added in self._beside_model.items()}
         said = end + sum(beside.values())
-        return Attribution(root, rings, start, *about, outputs=said, beside=beside)
+        return Attribution(root, rings, start, *about, said, self._x, parts, beside=beside)
 
     def _changed(self, root: int, changes: Changes) -> Attributor:
         changes.check(root, self.num_nodes, self._x.size(1))
-        norms = (part for part in self._model.modules() if isinstance(part, BatchNorm))
-        if changes.nodes and any(norm.running_mean is None for norm in norms):
+        if changes.nodes and looks_at_all(self._model):
             raise ValueError("its batch norm looks at all nodes, so that none can be left out")
         more = dict(self._more)
         if self._everywhere:
@@ -204,40 +213,86 @@ class Attributor:
             rings.append((GLOBAL, others))
         return rings
 
-    def _integrated(self, root: int, cls: int, wanted: float) -> Tensor:
-        """What each node adds to a logit of the root, [N], with as many steps as it takes."""
+    def _integrated(self, root: int, cls: int, wanted: float) -> list[_Part]:
+        """What a logit of the root is attributed to, with as many steps as it takes."""
         for steps in STEPS:
-            total = torch.zeros(self.num_nodes, dtype=torch.float64)
+            parts: list[_Part] = []
             for share, weight in zip(*_points(steps), strict=True):
-                scale = self._scale(share).requires_grad_()
-                with torch.enable_grad():
-                    logit = self._at(scale)[root, cls]
-                (grad,) = torch.autograd.grad(logit, scale)
-                total += weight * grad[:, 0].double().cpu()
-            if abs(wanted - float(total.sum())) <= ENOUGH * float(total.abs().sum()):
+                step = self._slopes(share, root, cls)
+                parts = parts or [
+                    part._replace(slope=torch.zeros_like(part.slope)) for part in step
+                ]
+                for part, now in zip(parts, step, strict=True):
+                    part.slope.add_(now.slope, alpha=weight)
+            added = _added(parts)
+            if abs(wanted - float(added.sum())) <= ENOUGH * float(added.abs().sum()):
                 break
-        return total.to(self._ends[0].dtype)
+        return parts
 
-    def _scale(self, share: float) -> Tensor:
-        return torch.full((self.num_nodes, 1), share, dtype=self._inputs.dtype, device=self._device)
+    def _slopes(self, share: float, root: int, cls: int) -> list[_Part]:
+        """Those of a logit where all inputs are multiplied by a share, above 0."""
+        first, x = self._model.lin_in, self._inputs
+        if first is not None:  # what the hidden units stand for, as far as they are active
+            given = (share * x).requires_grad_()
+            with torch.enable_grad():
+                logit = self._outputs(given)[root, cls]
+            (slope,) = torch.autograd.grad(logit, given)
+            return [_Part(slope.where(x > 0, 0.0), x, first.weight)]
+        tapped = _Tapped(x, share)
+        with torch.enable_grad():
+            logit = self._outputs(tapped)[root, cls]
+        products, maps = zip(*tapped.taps, strict=True)
+        slopes = torch.autograd.grad(logit, products, allow_unused=True, materialize_grads=True)
+        each = zip(slopes, products, maps, strict=True)
+        return [_Part(slope, product.detach() / share, map.t()) for slope, product, map in each]
 
-    def _at(self, scale: Tensor) -> Tensor:
-        """The outputs [N, C] where the input of each node is multiplied by its scale [N, 1]."""
+    def _at(self, share: float) -> Tensor:
+        """The outputs [N, C] where all inputs are multiplied by a share."""
         x = self._inputs
-        scaled = x * scale if isinstance(x, Tensor) else _Scaled(x, scale)
-        with torch.set_grad_enabled(scale.requires_grad):
-            return self._outputs(scaled)
+        with torch.no_grad():
+            return self._outputs(share * x if isinstance(x, Tensor) else _Tapped(x, share))
 
 
-class _Scaled(SparseFeatures):
-    """Sparse features, each row multiplied by a number that may ask for a gradient."""
+class _Part(NamedTuple):
+    """What is attributed to units of one of the first maps of a network.
 
-    def __init__(self, x: SparseFeatures, scale: Tensor) -> None:
+    Shapes: `slope` [N, u], of the logit, its mean on the way from 0; `units` [N, u], what the map
+    gives, and what is attributed is their product; `weight` [u, F].
+    """
+
+    slope: Tensor
+    units: Tensor
+    weight: Tensor
+
+    def term(self) -> Term:
+        """By columns of the features."""
+        nodes = self.slope.any(1).nonzero().flatten()
+        return Term(nodes.cpu(), self.slope[nodes].cpu(), self.weight.detach().cpu())
+
+
+def _added(parts: list[_Part]) -> Tensor:
+    """What is attributed to each node, [N], in float64."""
+    return torch.stack([(part.slope * part.units).double().sum(1) for part in parts]).sum(0).cpu()
+
+
+class _Tapped(SparseFeatures):
+    """Features times a share, whose products with maps may be asked for slopes.
+
+    Attributes:
+        taps: products `[N, c]`, which begin a graph of gradients, and their maps `[F, c]`.
+    """
+
+    def __init__(self, x: Features, share: float) -> None:
         self.shape, self.dtype, self.device = x.shape, x.dtype, x.device
-        self.x, self.scale = x, scale
+        self.x, self.share, self.taps = x, share, list[tuple[Tensor, Tensor]]()
 
     def times(self, dense: Tensor, dropout: float = 0.0) -> Tensor:
-        return self.scale * self.x.times(dense, dropout)
+        x = self.x
+        with torch.no_grad():
+            out = self.share * (x @ dense if isinstance(x, Tensor) else x.times(dense, dropout))
+        if torch.is_grad_enabled():
+            self.taps.append((out.requires_grad_(), dense.detach()))
+        return out
 
 
 def _points(steps: int) -> tuple[list[float], list[float]]:

@@ -46,6 +46,12 @@ class BatchNorm(nn.BatchNorm1d):
         self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
+def looks_at_all(model: nn.Module) -> bool:
+    """Whether a batch norm of a model looks at all nodes, also in evaluation."""
+    norms = (part for part in model.modules() if isinstance(part, BatchNorm))
+    return any(norm.running_mean is None for norm in norms)
+
+
 def _mean(x: Tensor, nodes: int, ranks: Ranks) -> Tensor:
     """Over all nodes: [n, c] -> [c]."""
     total: Tensor = Summed.apply(x.sum(0), ranks)

@@ -26,7 +26,7 @@ from .conv import STAConv
 from .features import Features
 from .former import STAFormer
 from .models import STAGNN
-from .norms import BatchNorm
+from .norms import looks_at_all
 
 SHARE_OF_FREE = 0.25
 """Of memory, that states may take unasked."""
@@ -58,8 +58,7 @@ def refusal(model: nn.Module) -> str:
         return "global attention (--global-attention) looks at all nodes"
     if any(layer.edge_gate is not None for layer in layers):
         return "its edges have gates, of features that a new edge does not bring"
-    norms = (part for part in model.modules() if isinstance(part, BatchNorm))
-    if any(norm.running_mean is None for norm in norms):
+    if looks_at_all(model):
         return "its batch norm looks at all nodes"
     return ""
 

@@ -254,8 +254,7 @@ def show(told: dict[str, Any]) -> RenderableType:
         )
         if level["sources"]:
             branch.add(_sources(level, told))
-    parts: list[RenderableType] = [tree, "", _table(told)]
-    parts += [] if told["columns"] is None else [_features(told)]
+    parts: list[RenderableType] = [tree, "", _table(told), _features(told)]
     parts = parts if told["what_if"] is None else [*_changed(told), "", *parts]
     last = [line for line in (_sum(told), mostly_beside(told)) if line]
     return Group(*parts, "", *last)
@@ -293,8 +292,9 @@ def _features(told: dict[str, Any]) -> Table:
     found, (cls, *rival) = told["columns"], _pair(told)
     of = f"how far {cls} is before {rival[0]}" if told["rather"] else f"the logit of {cls}"
     of = cls if told["probability"] is None else of
-    given = "" if found["linear"] else "\ngiven which units of the hidden layer are active"
-    look: Any = {"title": f"which columns add to {of}{given}", "box": SIMPLE_HEAD}
+    given = "" if found["linear"] else "given which units of the hidden layer are active"
+    given = given if told["exact"] else "attributed by integrated gradients"
+    look: Any = {"title": f"which columns add to {of}\n{given}".strip(), "box": SIMPLE_HEAD}
     table = numbers(("", "the node itself", "all nodes"), texts=("",), **look)
     for each in found["named"]:
         name = plain(short(each["name"], NAME))
@@ -303,7 +303,8 @@ def _features(told: dict[str, Any]) -> Table:
     if rest["features"]:
         row = counted(rest["features"], "other"), signed(rest["own"]), signed(rest["all"])
         table.add_row(*row, style="dim")
-    table.add_row("biases", "", signed(found["bias"]))
+    last = "biases" if told["exact"] else "biases, and missing"
+    table.add_row(last, "", signed(found["bias"]))
     return table
 
 

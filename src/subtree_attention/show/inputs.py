@@ -18,14 +18,14 @@ def columns(
     rather: int | None = None,
     top: int = 8,
     scale: float = 1.0,
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """What columns of the table, their words and other features add to a logit, ready for JSON.
 
     "own" is what those of the node itself add, "all" what those of all nodes do, itself included.
     "named" are the strongest features and "rest" the others; "columns" are the same sums for each
     column of the table. "all" and the "bias" are the logit, less what stands beside the model.
-    Where "linear" is false, this is given which units of the hidden layer are active. None where
-    nothing of it is known: of an attribution.
+    Where "linear" is false, this is given which units of the hidden layer are active; of an
+    attribution it is one, too, and the "bias" has what is missing.
 
     Args:
         run: whose model and graph it is of.
@@ -35,8 +35,6 @@ def columns(
         top: features that are named.
         scale: see `explanation.Output`.
     """
-    if not explanation.exact:
-        return None
     parts = explanation.columns(cls, rather)
     sums = scale * torch.stack([parts.of(explanation.root), parts.total])  # [2, F]
     shows = sums.size(1) > run.dataset.num_features

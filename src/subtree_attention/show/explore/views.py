@@ -209,9 +209,7 @@ class Views:
         explained, against = self._pair(root, cls, rather)
         with self._lock:
             explanation, _ = self._explain(root, tuple(changes))
-            told = columns(self._run, explanation, explained, against)
-        assert told is not None  # it is exact
-        return told
+            return columns(self._run, explanation, explained, against)
 
     def _pair(self, root: int, cls: str | None, rather: str | None) -> tuple[int, int | None]:
         """The class that is explained, and the one that it might be rather."""
