@@ -143,11 +143,16 @@ def test_models_that_compete(growing: Growing) -> None:
         ("a", "as it is", 2),
         ("b", "small", 0),
     ]
-    portfolio.tried[0].state, portfolio.tried[0].why = STOPPED, "behind at 2 epochs"
+    tried = portfolio.tried[0]
+    tried.state, tried.why = STOPPED, "behind at 4 epochs"
+    tried.epochs, tried.best_epoch, tried.val = 4, 3, 0.75
     kept.write(out, portfolio)
     (place / files.METRICS).unlink()  # its run is removed; its curve stays
     state = followed.state(state["session"], [2, 0])
-    assert (state["models"][0]["out"], state["models"][0]["epochs"]) == ("behind at 2 epochs", 2)
+    model = state["models"][0]
+    assert (model["out"], model["epochs"], model["trained"]) == ("behind at 4 epochs", 2, 4)
+    assert model["best"] == {"epoch": 3, "val": 0.75}
+    json.dumps(state, allow_nan=False)
 
 
 class TestServer:

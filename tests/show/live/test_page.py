@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+import subtree_attention as sta
 from subtree_attention.runs import folder as files
+from subtree_attention.runs import portfolio as kept
+from subtree_attention.runs.portfolio import STOPPED, Portfolio, Tried
 from subtree_attention.show.live import follow
-from tests.show.live.conftest import Growing
+from subtree_attention.show.live.page import watched
+from tests.show.live.conftest import Growing, epoch
 
 SIZES = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
 GONE = "net::ERR_CONNECTION_REFUSED"
@@ -155,6 +159,44 @@ def test_how_it_ends_is_said(
     expect(page.locator("#state")).to_have_text("Finished")
     expect(page.locator("#said")).to_have_text("Finished.")
     expect(page.locator("#next")).to_contain_text(f"sta explore {growing.folder}")
+
+
+def test_models_that_compete(page: Page, url: str, growing: Growing) -> None:
+    base = sta.recipe("digits", runs=3, epochs=200, patience=50)
+    hostile = "<img src=x onerror=alert(1)>"
+    models = [Tried("plain", hostile), Tried("small", "one hop", {"hops": 1})]
+    models[0].state, models[0].why = STOPPED, "behind"
+    kept.write(growing.folder, Portfolio(base, models))
+    (growing.folder / files.LIST).unlink()
+    for model, last in (("plain", 30), ("small", 9)):
+        place = growing.folder / files.COMPETING / model / "run-0"
+        place.mkdir(parents=True)
+        files.append_curves(place, [epoch(number) for number in range(1, last + 1)])
+    with files.claimed(growing.folder):
+        page.goto(url)
+        expect(page.locator("#doing")).to_have_text("Model small, epoch 9")
+    expect(page.locator("#bar")).to_be_hidden()
+    expect(page.locator("#models-title")).to_have_text("Models that compete")
+    expect(page.locator("#models-body .words")).to_have_text([f"{hostile} (behind)", "one hop"])
+    expect(page.locator('#score path[class="line val faint"]')).to_have_count(1)
+    expect(page.locator('#score path[class="line mean"]')).to_have_count(0)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_after_the_end_it_stays_in_a_terminal_only(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said, asked = list[str](), list[str]()
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: terminal)
+    monkeypatch.setattr("builtins.input", lambda: asked.append("Enter"))
+    with watched(0, False, said.append) as shown:
+        shown.stay()
+    assert len(asked) == terminal
+    assert (
+        said[1:]
+        == [f"The curves stay at {shown.address} until you press Enter or Ctrl-C."] * terminal
+    )
 
 
 def trained(out: Path, port: int, *more: str) -> subprocess.Popen[str]:

@@ -49,6 +49,7 @@ class Curve:
         most, patience: where it ends.
         words: what a model is that competes; None of a run.
         out: whether it is known that it does not go on: why, in words.
+        trained: so many epochs were trained, which may be more than were ever seen here.
         result: of a run that has ended.
         rows: its epochs.
         best: that with the best validation score, the first of equals.
@@ -61,6 +62,7 @@ class Curve:
     patience: int
     words: str | None = None
     out: str = ""
+    trained: int = 0
     result: RunResult | None = None
     rows: list[Row] = field(default_factory=list)
     best: Row | None = None
@@ -121,6 +123,7 @@ class Curve:
             "words": self.words,
             "out": self.out,
             "epochs": self.epoch,
+            "trained": max(self.epoch, self.trained),
             "end": self.end,
             "rows": shown,
             "best": {"epoch": ended.best_epoch, "val": ended.val} if ended else best,
@@ -217,6 +220,9 @@ class Followed:
                 if self.runs:  # the order has changed
                     self.session = secrets.token_hex(8)
             model.out = "won" if tried.state == kept.WON else tried.why
+            if tried.epochs > model.epoch and tried.val is not None:  # it came and went unseen
+                model.trained = tried.epochs
+                model.best = [tried.best_epoch, math.nan, math.nan, tried.val]
         if portfolio is not None and not portfolio.won:
             return
         if self._config is None and (self.folder / files.CONFIG).exists():

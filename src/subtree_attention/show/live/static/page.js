@@ -104,13 +104,15 @@ function showNow(state) {
   const which = known.competing ? `Model ${run?.name}` : `R${run?.name.slice(1)} (${known.runs.indexOf(run) + 1} of ${known.total})`;
   tell(byId("doing"), words[state] ?? (going ? `${which}, epoch ${run.epochs.toLocaleString("en")}` : "About to begin"));
   document.title = `${STATES[state]}: ${known.graph}${run?.best ? `, ${scored(run.best.val)}` : ""}`;
-  byId("bar").hidden = !going;
+  byId("bar").hidden = !going || known.competing;
   const rest = [];
   if (going) {
     byId("bar").max = run.end;
     byId("bar").value = run.epochs;
     if (run.best) rest.push(`best validation ${scored(run.best.val)} at epoch ${run.best.epoch.toLocaleString("en")}`);
-    rest.push(`ends after epoch ${run.end.toLocaleString("en")} unless validation improves: ${count(Math.max(0, run.end - run.epochs), "epoch")} left`);
+    const more = count(Math.max(0, run.end - run.epochs), "epoch");
+    if (known.competing) rest.push("compared with the others after some epochs: the better ones go on");
+    else rest.push(`ends after epoch ${run.end.toLocaleString("en")} unless validation improves: ${more} left`);
     if (known.left !== null) rest.push(`about ${clock(known.left)} left in all`);
   }
   tell(byId("rest"), rest.join(" · "));
@@ -152,7 +154,7 @@ function row(curve, cells) {
     picked = picked === curve.name ? null : curve.name;
     show();
   });
-  const head = el("th", { scope: "row" }, curve.epochs && curve.rows.length ? pick : curve.name);
+  const head = el("th", { scope: "row" }, curve.rows.length && shown().includes(curve) ? pick : curve.name);
   return el("tr", { class: current() === curve ? "chosen" : undefined }, head, ...cells);
 }
 
@@ -172,7 +174,7 @@ function fill(id, titles, rows) {
 }
 
 const bestCells = (curve) => [
-  curve.epochs ? curve.epochs.toLocaleString("en") : "",
+  curve.trained ? curve.trained.toLocaleString("en") : "",
   curve.best ? curve.best.epoch.toLocaleString("en") : "",
   curve.best ? score(curve.best.val) : "",
 ];
@@ -199,7 +201,7 @@ function showModels() {
   const unit = known.metric.unit ? ` (${known.metric.unit})` : "";
   fill("models", ["model", "epochs", "best epoch", `val${unit}`, ""],
     known.models.map((curve) => ({
-      curve, cells: [...bestCells(curve), [curve.words, curve.out].filter(Boolean).join(": ")],
+      curve, cells: [...bestCells(curve), curve.words + (curve.out && ` (${curve.out})`)],
     })));
 }
 
