@@ -59,7 +59,8 @@ def test_what_gives_no_picture_is_counted_and_said(folder: Path) -> None:
     data = tables(folder, ["photos/red.jpg", "nowhere.png", "none.png"])
     assert [data.picture(node) is None for node in range(3)] == [False, True, True]
     words = " ".join(data.notes.words)
-    assert "nowhere.png is not there: no picture there" in words
+    assert "(--picture): no picture of 1 node: " in words
+    assert "nowhere.png is not there" in words
     assert "none.png is no picture that can be read" in words
     data = tables(folder, ["photos/red.jpg", None, "photos"])
     assert data.picture(1) is data.picture(2) is None

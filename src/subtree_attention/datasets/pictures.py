@@ -76,8 +76,9 @@ def from_files(paths: Sequence[str | None], folder: Path, what: str) -> tuple[Pi
         why, path = next(iter(first.items()))
         raise ValueError(f"{what}: none of the pictures can be read; {folder / path} {why}")
     for why, count in wrong.items():
-        others = f" (and {count - 1:,} others)" if count > 1 else ""
-        notes.append(f"{what}: {folder / first[why]}{others} {why}: no picture there")
+        nodes = "1 node" if count == 1 else f"{count:,} nodes"
+        others = ", and others likewise" if count > 1 else ""
+        notes.append(f"{what}: no picture of {nodes}: {folder / first[why]} {why}{others}")
     return pictures, notes
 
 

@@ -273,6 +273,9 @@ def read_tables(nodes: Any, edges: Any, asked: Asked, sink: Sink | None = None) 
     of_nodes = {"id": id, "graph_column": graph_column, **(of_units if told is people else {})}
     taken = different_columns(**of_nodes)
     names = read_names(people, id)
+    for what in ("name", "picture"):
+        given = getattr(asked, what)
+        _check.kind(what, given, (str, type(None)), "the name of a column")
     shown = Shown(asked.name, asked.picture, folder_of(nodes))
     written, about_told = tell(people, id, shown, taken)
     cells = AS_IT_IS if target is None else find_cells(kind, told, target)
