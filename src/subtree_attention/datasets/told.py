@@ -86,9 +86,6 @@ class Texts:
         whole = self.packed
         return Texts(whole.lower() if whole.isascii() else fold(_text(whole)))
 
-    def __contains__(self, sought: bytes) -> bool:
-        return sought in self.packed
-
     @cached_property
     def _zeros(self) -> np.ndarray:
         """Where the zeros stand, [N + 1]."""
@@ -327,7 +324,8 @@ def _ordered(
     columns: list[tuple[str | None, Texts]], sought: bytes
 ) -> Iterator[tuple[int, str | None]]:
     """Nodes of which some bytes are, begin or are in what a column says, in this order."""
-    having = [(column, texts.folded) for column, texts in columns if sought in texts.folded]
+    folded = [(column, texts.folded) for column, texts in columns]
+    having = [(column, texts) for column, texts in folded if sought in texts.packed]
     for start, end in ((True, True), (True, False), (False, False)):
         for column, texts in having:
             for node in texts.find(sought, start, end):

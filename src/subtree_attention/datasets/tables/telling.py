@@ -13,7 +13,7 @@ from . import lists, ranks
 from .lazy import pl
 from .spool import Spool
 from .table import Table, TableError, text_of
-from .values import cells_of, find_between, is_text, vectors_of
+from .values import between_of, cells_of, find_between, is_text, vectors_of
 
 MOST = 2**28
 """Bytes of all columns together: a million nodes with ten columns of twenty letters."""
@@ -192,10 +192,10 @@ def picture_column(table: Table, picture: str) -> tuple[str, tuple[int, int] | N
 
 def holds_paths(table: Table, column: str) -> bool:
     """Whether the pictures of a column are files."""
-    if not is_text(values := table.frame[column]):
+    kind = table.frame.schema[column]
+    if kind.is_nested() or not is_text(values := table.frame[column]):
         return False
-    texts = cells_of(values).drop_nulls()
-    return not lists.are_numbers(texts, find_between(values))
+    return not lists.are_numbers(cells_of(values).drop_nulls(), find_between(values))
 
 
 def _pictures(table: Table, picture: str, folder: Path) -> tuple[Pictures, list[str]]:
@@ -208,8 +208,7 @@ def _pictures(table: Table, picture: str, folder: Path) -> tuple[Pictures, list[
             return pictures.from_files(cells_of(table.frame[column]).to_list(), folder, what)
         except ValueError as error:
             raise TableError(str(error)) from None
-    values = table.frame[column]
-    vectors, missing = vectors_of(table, column, find_between(values))
+    vectors, missing = vectors_of(table, column, between_of(table, column))
     width = vectors.shape[1]
     side = round(width**0.5)
     sides = (side, side) if sides is None else sides
