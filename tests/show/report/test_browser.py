@@ -1,12 +1,13 @@
 """Pages of one file in a real browser: on a desk, on a phone and on paper, in light and dark."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from subtree_attention.show.report import gather, render
+from subtree_attention.show.report import compare, gather, render, render_comparison
 
 WAYS = {
     "desk": {"viewport": {"width": 1280, "height": 800}},
@@ -37,11 +38,16 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def files(own: Path, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The reports of two runs."""
+    """The reports of two runs, and runs with hostile names side by side."""
     folder = tmp_path_factory.mktemp("pages")
-    made = {"own": own, "digits": digits}
-    for name, run in made.items():
-        (folder / f"{name}.html").write_text(render(gather(run, device="cpu")), encoding="utf-8")
+    again = shutil.copytree(own, folder / "again")
+    made = {
+        "own": render(gather(own, device="cpu")),
+        "digits": render(gather(digits, device="cpu")),
+        "compared": render_comparison(compare([own, again], device="cpu")),
+    }
+    for name, page in made.items():
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
 
 
@@ -62,7 +68,7 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     assert complaints == []
 
 
-@pytest.mark.parametrize("name", ["own", "digits"])
+@pytest.mark.parametrize("name", ["own", "digits", "compared"])
 def test_nothing_is_cut_off_and_no_names_meet(
     page: Page, name: str, files: dict[str, Path]
 ) -> None:
