@@ -143,6 +143,11 @@ def _row(line: bytes) -> Row | None:
     return None
 
 
+def _curve(name: str, place: Path, config: Config, words: str | None = None) -> Curve:
+    sign = task_of(config.task).metric.sign
+    return Curve(name, place, sign, config.fit.epochs, config.fit.patience, words)
+
+
 class Followed:
     """A run folder that is looked at again and again.
 
@@ -210,38 +215,36 @@ class Followed:
         """The curves that there are; what has come later comes last."""
         assert self.folder is not None
         portfolio = self._read_portfolio()
-        for tried in portfolio.tried if portfolio else ():
+        if portfolio is not None:
+            self._find_models(portfolio)
+            winner = portfolio.winner
+            self._config = None if winner is None else portfolio.config(winner)
+        elif self._config is None and (self.folder / files.CONFIG).exists():
+            self._config = files.read_config(self.folder)
+        if self._config is None:
+            return
+        for run in files.run_folders(self.folder):
+            curve = next((one for one in self.runs if one.folder == run), None)
+            if curve is None:
+                curve = _curve(f"run {run.name.removeprefix('run-')}", run, self._config)
+                self.runs.append(curve)
+            if curve.result is None and files.is_done(run):
+                curve.result = files.read_result(run)
+
+    def _find_models(self, portfolio: kept.Portfolio) -> None:
+        assert self.folder is not None
+        for tried in portfolio.tried:
             model = next((one for one in self.models if one.name == tried.name), None)
             if model is None:
                 place = self.folder / files.COMPETING / tried.name / "run-0"
-                config = portfolio.config(tried) if portfolio else None
-                model = self._curve(tried.name, place, config, tried.words)
+                model = _curve(tried.name, place, portfolio.config(tried), tried.words)
                 self.models.append(model)
-                if self.runs:  # the order has changed
+                if self.runs:  # which come behind them
                     self.session = secrets.token_hex(8)
             model.out = "won" if tried.state == kept.WON else tried.why
             if tried.epochs > model.epoch and tried.val is not None:  # it came and went unseen
                 model.trained = tried.epochs
                 model.best = [tried.best_epoch, math.nan, math.nan, tried.val]
-        if portfolio is not None and not portfolio.won:
-            return
-        if self._config is None and (self.folder / files.CONFIG).exists():
-            self._config = files.read_config(self.folder)
-        for run in files.run_folders(self.folder) if self._config is not None else ():
-            curve = next((one for one in self.runs if one.folder == run), None)
-            if curve is None:
-                name = f"run {run.name.removeprefix('run-')}"
-                curve = self._curve(name, run, self._config)
-                self.runs.append(curve)
-            if curve.result is None and files.is_done(run):
-                curve.result = files.read_result(run)
-
-    def _curve(
-        self, name: str, place: Path, config: Config | None, words: str | None = None
-    ) -> Curve:
-        assert config is not None
-        sign = task_of(config.task).metric.sign
-        return Curve(name, place, sign, config.fit.epochs, config.fit.patience, words)
 
     def _read_portfolio(self) -> kept.Portfolio | None:
         """Read again only if it has changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ SEEN_SECONDS = 1.5
 """How long the end waits where a page is open: each asks once a second."""
 
 
-def listening_at(port: int | None) -> serving.socket.socket:
+def listening_at(port: int | None) -> socket.socket:
     """The port that was asked for; or the usual one, and any other if somebody has that."""
     if port is not None:
         return serving.listen(port)
