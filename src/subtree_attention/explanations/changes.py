@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import scipy.sparse as sp
 import torch
@@ -41,10 +42,15 @@ class Changes:
         values: Mapping[int, float] | None = None,
     ) -> Changes:
         """The same, with edges in both directions where the graph is undirected."""
-        edges = [(int(source), int(target)) for source, target in cut]
+        nodes = [_check.integer("node", node, 0) for node in listed("without", without)]
+        edges = [
+            (_check.integer("node", one, 0), _check.integer("node", other, 0))
+            for one, other in pairs("cut", cut)
+        ]
         if edges and graph.is_symmetric:
             edges += [(target, source) for source, target in edges]
-        return cls(tuple(map(int, without)), tuple(dict.fromkeys(edges)), dict(values or {}))
+        _check.kind("values", values or {}, Mapping, "a dictionary of columns and values")
+        return cls(tuple(nodes), tuple(dict.fromkeys(edges)), dict(values or {}))
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.edges or self.columns)
@@ -93,6 +99,22 @@ class Changes:
         x = x.clone()
         x[root] = row[0]
         return x
+
+
+def listed(what: str, given: Any) -> list[Any]:
+    """Several of something, which a text alone is not."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{what} must be a list, got {_check.said(given)}")
+    return [*given]
+
+
+def pairs(what: str, given: Any) -> list[tuple[Any, Any]]:
+    """Several pairs."""
+    made = listed(what, given)
+    for each in made:
+        if not isinstance(each, tuple | list) or len(each) != 2:
+            raise TypeError(f"{what} must be a list of pairs, but has {_check.said(each)}")
+    return [(one, other) for one, other in made]
 
 
 class _Replaced(SparseFeatures):

@@ -98,7 +98,8 @@ class Portion(ABC):
         """
         _check.integer("count", count, 0)
         _check.known("order", by, ORDERS)
-        self._check_class(cls, rather)
+        if cls is not None:
+            self._check_class(cls, rather)
         shares = self.shares
         if by == "share" and shares is not None:
             key = shares.sum(1)
@@ -118,11 +119,11 @@ class Portion(ABC):
             left, added = torch.zeros_like(left), torch.zeros_like(added)
         return sources, Rest(others, left, added)
 
-    def _check_class(self, *classes: int | None) -> None:
-        for cls in classes:
-            if cls is not None and _check.integer("class", cls, 0) >= self.classes:
+    def _check_class(self, cls: int, rather: int | None = None) -> None:
+        for each in (cls,) if rather is None else (cls, rather):
+            if _check.integer("class", each, 0) >= self.classes:
                 last = self.classes - 1
-                raise ValueError(f"there is no class {cls}: the model has classes 0 to {last}")
+                raise ValueError(f"there is no class {each}: the model has classes 0 to {last}")
 
 
 @dataclass(frozen=True)

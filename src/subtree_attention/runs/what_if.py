@@ -18,6 +18,7 @@ from .. import _check
 from ..datasets.features import rows_of
 from ..datasets.inputs import Inputs
 from ..explanations import Changes, Explanation
+from ..explanations.changes import listed, pairs
 from ..tasks.answers import Answers, OfNames
 
 if TYPE_CHECKING:
@@ -82,7 +83,9 @@ def what_if(
     if run.task.unit != "node":
         raise ValueError(f"what-if is about nodes, and this model is of {run.task.unit}s")
     data, root = run.dataset, run.dataset.find(str(node))
-    without, cut, words = [*map(str, without)], [*cut], [*words]
+    without = [str(id) for id in listed("without", without)]
+    cut, words = pairs("cut", cut), pairs("words", words)
+    _check.kind("values", values or {}, Mapping, "a dictionary of columns and values")
     nodes = tuple(dict.fromkeys(data.find(id) for id in without))
     if root in nodes:
         raise ValueError(f"'{data.id(root)}' is the node asked about: it cannot be left out itself")

@@ -254,7 +254,7 @@ def show(told: dict[str, Any]) -> RenderableType:
         )
         if level["sources"]:
             branch.add(_sources(level, told))
-    parts: list[RenderableType] = [tree, "", _table(told), _features(told)]
+    parts: list[RenderableType] = [tree, "", _table(told), *_features(told)]
     parts = parts if told["what_if"] is None else [*_changed(told), "", *parts]
     last = [line for line in (_sum(told), mostly_beside(told)) if line]
     return Group(*parts, "", *last)
@@ -287,15 +287,14 @@ def _changed(told: dict[str, Any]) -> list[RenderableType]:
     return [first, same if said[0] == said[1] else moved, table, kept]
 
 
-def _features(told: dict[str, Any]) -> Table:
+def _features(told: dict[str, Any]) -> list[RenderableType]:
     """The columns and words that add most to what is explained."""
     found, (cls, *rival) = told["columns"], _pair(told)
     of = f"how far {cls} is before {rival[0]}" if told["rather"] else f"the logit of {cls}"
     of = cls if told["probability"] is None else of
-    given = "" if found["linear"] else "given which units of the hidden layer are active"
-    given = given if told["exact"] else "attributed by integrated gradients"
-    look: Any = {"title": f"which columns add to {of}\n{given}".strip(), "box": SIMPLE_HEAD}
-    table = numbers(("", "the node itself", "all nodes"), texts=("",), **look)
+    given = "" if found["linear"] else ", given which units of the hidden layer are active"
+    given = given if told["exact"] else ", attributed by integrated gradients"
+    table = numbers(("", "the node itself", "all nodes"), texts=("",), box=SIMPLE_HEAD)
     for each in found["named"]:
         name = plain(short(each["name"], NAME))
         table.add_row(name, signed(each["own"]), signed(each["all"]))
@@ -305,7 +304,7 @@ def _features(told: dict[str, Any]) -> Table:
         table.add_row(*row, style="dim")
     last = "biases" if told["exact"] else "biases, and missing"
     table.add_row(last, "", signed(found["bias"]))
-    return table
+    return [f"[italic]which columns add to {of}{given}[/italic]", table]
 
 
 def _sum(told: dict[str, Any]) -> str:

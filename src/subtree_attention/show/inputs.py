@@ -24,8 +24,8 @@ def columns(
     "own" is what those of the node itself add, "all" what those of all nodes do, itself included.
     "named" are the strongest features and "rest" the others; "columns" are the same sums for each
     column of the table. "all" and the "bias" are the logit, less what stands beside the model.
-    Where "linear" is false, this is given which units of the hidden layer are active; of an
-    attribution it is one, too, and the "bias" has what is missing.
+    Where "linear" is false, this is given which units of the hidden layer are active; where "exact"
+    is, too, it is an attribution, and the "bias" has what is missing.
 
     Args:
         run: whose model and graph it is of.
@@ -49,6 +49,7 @@ def columns(
         return {"name": name, **more, "own": float(pair[0]), "all": float(pair[1])}
 
     return {
+        "exact": explanation.exact,
         "linear": parts.linear,
         "named": [
             told(inputs.called(feature), sums[:, feature], column=inputs.of(feature).name)
