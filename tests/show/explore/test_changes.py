@@ -1,5 +1,7 @@
 """What if, why rather, and which columns: what the page is told, and the page in a real browser."""
 
+import csv
+import io
 import re
 
 import pytest
@@ -12,6 +14,7 @@ from subtree_attention.nn import build
 from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import server
 from subtree_attention.show.pages.serving import address, listen, serving
+from subtree_attention.show.subtree import take_apart
 from tests.show.explore.test_drawing import CY, spot, until
 from tests.show.made import made_run
 
@@ -248,3 +251,43 @@ def test_pictures_stand_inside_of_nodes(browser):
         assert all(border == fill.replace(" ", "") for border, fill in frames)
         page.close()
     assert complaints == []
+
+
+class TestTaken:
+    def test_a_table_without_formulas(self, views):
+        rows = list(csv.DictReader(io.StringIO(views.table(id="f3", hops=2).decode())))
+        view = views.node("f3", 2)
+        assert [row["id"] for row in rows] == [node["id"] for node in view["nodes"]]
+        assert rows[0]["name"] == f"'{TITLES[3]} 3"  # which begins with =
+        assert float(rows[1]["attention"]) == view["nodes"][1]["attention"]
+        assert rows[-1]["walk"] == " > ".join(view["nodes"][-1]["walk"])
+        assert any(float(row["contribution"]) < 0 for row in rows)  # numbers are numbers
+
+    def test_what_is_not_drawn_has_a_row(self, views, monkeypatch):
+        monkeypatch.setattr(take_apart, "__defaults__", (10,))
+        rows = list(csv.DictReader(io.StringIO(views.table(id="f3", hops=3).decode())))
+        for hop in (2, 3):
+            level = [row for row in rows if row["level"] == str(hop)]
+            assert re.fullmatch(r"\d+ others", level[-1]["id"])
+            assert sum(float(row["attention"]) for row in level) == pytest.approx(1, abs=1e-3)
+
+    @pytest.mark.parametrize("look", ["light", "dark"])
+    def test_a_picture_that_stands_alone(self, views, look):
+        drawn = views.svg(look, id="f2", hops=2, changes=["node:f5"]).decode()
+        assert drawn.startswith("<svg")
+        assert "&lt;i&gt;Seven" in drawn
+        assert "<i>" not in drawn
+
+    @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+    def test_buttons(self, page, url):
+        opened(page, url, "f3", "?without=node:f5")
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        assert page.evaluate("navigator.clipboard.readText()") == page.url
+        starts = {"SVG": b"<svg", "CSV": b"level,id", "PNG": b"\x89PNG"}
+        for name, start in starts.items():
+            with page.expect_download() as download:
+                page.locator("#take").get_by_text(name, exact=True).click()
+            assert download.value.suggested_filename == f"subtree--2-2-3.{name.lower()}"
+            assert download.value.path().read_bytes().startswith(start)

@@ -27,15 +27,8 @@ STATIC = Path(__file__).parent / "static"
 def create_app(views: Views, port: int) -> ASGIApp:
     """The page and what it asks, for a server on this port."""
 
-    def node(query: QueryParams) -> Any:
-        numbers: dict[str, Any] = {}
-        if "hops" in query:
-            numbers["hops"] = _integer("hops", query["hops"])
-        if query.get("head", "all") != "all":
-            numbers["head"] = _integer("head", query["head"])
-        if "open" in query:
-            numbers["opened"] = _opened(query["open"])
-        return views.node(by=query.get("by", "attention"), **numbers, **_explained(query))
+    def svg(query: QueryParams) -> bytes:
+        return views.svg(query.get("look", "light"), **_shown(query))
 
     def listed(query: QueryParams) -> Any:
         chosen = {name: query.getlist(name) for name in ("true", "predicted")}
@@ -60,7 +53,9 @@ def create_app(views: Views, port: int) -> ASGIApp:
             "/api/confusion",
             _answer(lambda query: views.choosing.confusion(query.get("split", ALL))),
         ),
-        Route("/api/node", _answer(node)),
+        Route("/api/node", _answer(lambda query: views.node(**_shown(query)))),
+        Route("/api/node.csv", _answer(lambda query: views.table(**_shown(query)), "text/csv")),
+        Route("/api/node.svg", _answer(svg, "image/svg+xml")),
         Route("/api/columns", _answer(lambda query: views.columns(**_explained(query)))),
         Route("/api/picture", _answer(lambda q: views.picture(q.get("id", "")), "image/png")),
         Route("/api/map", _answer(lambda query: views.map.status())),
@@ -94,6 +89,18 @@ def _integer(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise ValueError(f"{name} must be a whole number, got '{text}'")
     return int(text)
+
+
+def _shown(query: QueryParams) -> dict[str, Any]:
+    """What `Views.node` is asked."""
+    asked: dict[str, Any] = {"by": query.get("by", "attention"), **_explained(query)}
+    if "hops" in query:
+        asked["hops"] = _integer("hops", query["hops"])
+    if query.get("head", "all") != "all":
+        asked["head"] = _integer("head", query["head"])
+    if "open" in query:
+        asked["opened"] = _opened(query["open"])
+    return asked
 
 
 def _explained(query: QueryParams) -> dict[str, Any]:

@@ -28,11 +28,14 @@ from ..changes import parse
 from ..explanation import brief
 from ..inputs import columns
 from ..subtree import Choice, take_apart
+from ..subtree_svg import subtree_svg
 from .choosing import ALL, Choosing
 from .columns import MISSING, Columns
 from .map import Map
+from .table import table_of
 
 ORDERS = ("attention", "contribution")
+LOOKS = ("light", "dark")
 LISTS = ("mistakes", "uncertain", "confident")
 LISTED = 20
 FOUND = 10
@@ -196,6 +199,21 @@ class Views:
             **after,
             **apart,
         }
+
+    def svg(self, look: str = "light", **asked: Any) -> bytes:
+        """What `node` gives, as a picture that stands alone: "light" or "dark"."""
+        _check.known("look", look, LOOKS)
+        view = self.node(**asked)
+        for node in view["nodes"]:
+            node["picture"] = self._run.dataset.picture(node["number"])
+        label = f"Subtree of {view['name'] or view['id']}, predicted {view['predicted']}"
+        by = asked.get("by", "attention")
+        drawn = subtree_svg(view, classes=self._classes, by=by, look=look, label=label)
+        return drawn.encode(errors="replace")  # an id may hold half of a surrogate pair
+
+    def table(self, **asked: Any) -> bytes:
+        """The nodes that `node` gives by level, and what is not drawn of each, as CSV."""
+        return table_of(self.node(**asked)).encode(errors="replace")
 
     def columns(
         self,

@@ -1,6 +1,7 @@
 // The subtree as a picture, and how pointer and keys move in it.
 
 import cytoscape from "./vendor/cytoscape.esm.min.mjs";
+import { colour } from "./colours.js";
 import { short } from "./dom.js";
 import { gestures } from "./gestures.js";
 import { written } from "./labels.js";
@@ -112,6 +113,12 @@ export class Drawing {
     const many = this.cy.nodes().length > MANY;
     if (many) clearTimeout(this.naming);
     if (many || !this.naming) this.naming = setTimeout(() => this.name(), many ? 120 : 16);
+  }
+
+  // What is seen, as a PNG; of the whole, without its margins.
+  picture() {
+    const zoom = this.cy.zoom(), full = zoom <= this.whole * 1.001;
+    return this.cy.png({ output: "blob-promise", full, scale: full ? 2 * zoom : 2, bg: colour("paper") });
   }
 
   // Names have the same size at every zoom, so there is room for more of them the closer one looks.

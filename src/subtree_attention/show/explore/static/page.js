@@ -10,6 +10,7 @@ import { more, Panels } from "./panels.js";
 import { Points } from "./points.js";
 import { search } from "./search.js";
 import { Start } from "./start.js";
+import { setUpTaking, showTaking } from "./take.js";
 
 let graph, classes, panels, drawing, start, mini, view = null;
 let trail = [], asked = 0;
@@ -145,6 +146,7 @@ async function rootPage(id, given) {
     showControls(options);
     panels.show(view, options);
     showColumns(asking);
+    showTaking(view, asking);
     drawing.show(view, options, classes);
     mini.show([...new Set(view.nodes.map((node) => node.number))]).catch(complain);
     const shown = count(view.nodes.length, "node");
@@ -180,7 +182,7 @@ function setUpControls() {
   const heads = Array.from({ length: graph.heads }, (_, i) => String(i + 1));
   form.elements.head.replaceChildren(...["all", ...heads].map(option));
   form.elements.class.replaceChildren(...["", ...graph.classes].map(option));
-  form.elements.rather.replaceChildren(el("option", { value: "" }, "…"), ...graph.classes.map(option));
+  form.elements.rather.replaceChildren(el("option", { value: "" }, "no other"), ...graph.classes.map(option));
   form.elements.hops.max = graph.hops;
   form.addEventListener("input", ({ target }) => {
     const { name, value } = target, same = name === "class" && value === parse(location.hash).options.rather;
@@ -190,6 +192,7 @@ function setUpControls() {
   byId("closer").addEventListener("click", () => drawing.zoom(1.25));
   byId("farther").addEventListener("click", () => drawing.zoom(0.8));
   byId("fit").addEventListener("click", () => drawing.fit());
+  setUpTaking(() => drawing.picture(), (text) => (byId("said").textContent = text));
 }
 
 const choose = (node) => node.id !== view.id && go(node.id);
