@@ -3,6 +3,9 @@
 const SHAPES = ["ellipse", "round-rectangle", "round-hexagon", "round-triangle", "star"];
 export const COLOURS = 8;
 
+// Which of the shapes the class at a place has: each is for as many classes as there are colours.
+export const shapeAt = (place) => Math.floor(place / COLOURS) % SHAPES.length;
+
 const probe = document.head.appendChild(document.createElement("i")); // looks like the page
 
 export function colour(name) {
@@ -16,7 +19,7 @@ export class Classes {
     this.places = new Map(names.map((name, place) => [name, place]));
   }
   look(name) {
-    const place = this.places.get(name), shape = Math.floor(place / COLOURS) % SHAPES.length;
+    const place = this.places.get(name), shape = shapeAt(place);
     const mark = `mark colour-${place % COLOURS} shape-${shape}`;
     return { mark, shape: SHAPES[shape], get colour() { return colour(`class-${place % COLOURS}`); } };
   }

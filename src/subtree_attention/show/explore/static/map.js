@@ -1,7 +1,9 @@
-// The map: all nodes as points, drawn by deck.gl; and a small one of the same points.
+// The map: all nodes as points, drawn by deck.gl, with names over them.
 
-import { colour, COLOURS } from "./colours.js";
+import { colour, COLOURS, shapeAt } from "./colours.js";
+import { Names } from "./mapnames.js";
 import { Nearest, NO_CLASS } from "./points.js";
+import { shapedLayers, sizeOf } from "./shapes.js";
 
 const GLIDE = 900; // milliseconds from one map to the other
 const GLIDING = 100_000; // points that are still moved smoothly
@@ -9,22 +11,32 @@ const REACH = 12; // pixels around the pointer in which a node is found
 const STEP = 80; // pixels that an arrow key moves the map by
 const MOST_ZOOM = 12; // doublings
 const CORNERS = 60; // of a lasso, as its address holds it
-const MINI = 5000; // points behind the nodes of a small map
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const rgb = (name) => colour(name).match(/[\d.]+/g).slice(0, 3).map(Number);
 
 // [class] -> its colour: of a class that is not known, that of quiet text.
-function palette() {
+export function palette() {
   const classes = Array.from({ length: COLOURS }, (_, i) => rgb(`class-${i}`)), unknown = rgb("quiet");
   return (cls) => (cls === NO_CLASS ? unknown : classes[cls % COLOURS]);
 }
 
+// Nodes by the shape of their class, [[shape, nodes], ...].
+function byShape(nodes, classes) {
+  const of = (node) => (classes[node] === NO_CLASS ? 0 : shapeAt(classes[node]));
+  const shapes = new Set();
+  for (const node of nodes) shapes.add(of(node));
+  if (shapes.size < 2) return [...shapes].map((shape) => [shape, nodes]);
+  return [...shapes].sort().map((shape) => [shape, nodes.filter((node) => of(node) === shape)]);
+}
+
 export class Scatter {
-  // `frame` holds `canvas`, which the points are drawn into, and `line`, a polygon of SVG. `on` has
-  // hover(node, x, y), choose(node, x, y, touched), lasso(polygon) and move(view) to be called.
-  constructor(frame, canvas, line, on) {
+  // `frame` holds `canvas`, which the points are drawn into, `line`, a polygon of SVG, and `names`,
+  // a list. `on` has hover(node, x, y), choose(node, x, y, touched), lasso(polygon) and move(view) to
+  // be called.
+  constructor({ frame, canvas, line, names, classes }, on) {
     Object.assign(this, { frame, canvas, line, on });
+    this.names = new Names(names, classes);
     this.view = { x: 0, y: 0, zoom: 0 }; // zoom: doublings from where all of it is seen
     this.lassoing = false;
   }
@@ -32,8 +44,8 @@ export class Scatter {
   // Whether the browser can draw it.
   async start() {
     if (!document.createElement("canvas").getContext("webgl2")) return false;
-    this.deck = await import("./vendor/deck.gl.min.mjs");
-    const { Deck, OrthographicView } = this.deck;
+    const deck = await import("./vendor/deck.gl.min.mjs"), { Deck, OrthographicView } = deck;
+    this.shapes = shapedLayers(deck);
     this.map = new Deck({
       parent: this.canvas,
       views: new OrthographicView({ flipY: false }),
@@ -75,7 +87,7 @@ export class Scatter {
     const held = (value) => Math.max(-1.2, Math.min(1.2, value));
     this.view = { x: held(view.x), y: held(view.y), zoom: Math.max(-1, Math.min(MOST_ZOOM - 1, view.zoom)) };
     this.map?.setProps({ viewState: this.state(), ...(this.shown && { layers: this.layers() }) });
-    this.drawLasso(this.polygon);
+    this.over();
     if (told) this.on.move(this.view);
   }
 
@@ -112,6 +124,7 @@ export class Scatter {
     const glides = from && from !== places && !still.matches && places.length <= 2 * GLIDING;
     cancelAnimationFrame(this.frameAsked);
     this.places = places;
+    this.names.of(chosen, places, colours.fill);
     if (glides) this.glide(from, places, performance.now());
     else this.draw(places);
   }
@@ -155,22 +168,31 @@ export class Scatter {
       attributes: { getPosition: position(nodes), getFillColor: paint(nodes, look, alpha), ...more },
     });
     this.shown = [
-      ["rest", data(rest, () => grey, 40)],
-      ["right", data(right, filled, shine)],
-      ["wrong", data(wrong, filled, 255, { getLineColor: paint(wrong, (node) => of(ring[node]), 255) })],
+      { kind: "rest", shape: 0, data: data(rest, () => grey, 40) },
+      ...byShape(right, fill).map(([shape, nodes]) => ({ kind: "right", shape, data: data(nodes, filled, shine) })),
+      ...byShape(wrong, fill).map(([shape, nodes]) => ({
+        kind: "wrong", shape,
+        data: data(nodes, filled, 255, { getLineColor: paint(nodes, (node) => of(ring[node]), 255) }),
+      })),
     ];
     this.map.setProps({ layers: this.layers() });
+    this.over();
+  }
+
+  // What lies over the points moves with them.
+  over() {
     this.drawLasso(this.polygon);
+    this.names.put((place) => this.project(place), this.size);
   }
 
   layers() {
     const [width, height] = this.size, all = this.places.length / 2;
     const room = Math.max(0.9, Math.min(5, 0.28 * Math.sqrt((width * height) / all)));
     const radius = Math.min(12, room * 2 ** (0.45 * this.view.zoom));
-    return this.shown.map(([id, data]) => new this.deck.ScatterplotLayer({
-      id, data, positionFormat: "XY", radiusUnits: "pixels", getRadius: 1,
-      radiusScale: { rest: 0.8, right: 1, wrong: 1.3 }[id] * radius,
-      stroked: id === "wrong", lineWidthUnits: "pixels", getLineWidth: Math.max(1.2, Math.min(3, 0.6 * radius)),
+    return this.shown.map(({ kind, shape, data }) => new this.shapes[shape]({
+      id: kind + shape, data, positionFormat: "XY", radiusUnits: "pixels", getRadius: 1,
+      radiusScale: { rest: 0.8, right: 1, wrong: 1.3 }[kind] * sizeOf(shape) * radius,
+      stroked: kind === "wrong", lineWidthUnits: "pixels", getLineWidth: Math.max(1.2, Math.min(3, 0.6 * radius)),
     }));
   }
 
@@ -254,37 +276,5 @@ export class Scatter {
   drawLasso(polygon) {
     const corners = (this.loop ?? polygon ?? []).map((corner) => this.project(corner).map(Math.round).join());
     this.line.setAttribute("points", corners.join(" "));
-  }
-}
-
-// A small map of the same points, on a canvas: some of all, and the nodes of a view lit.
-export class MiniMap {
-  constructor(canvas, points) {
-    Object.assign(this, { canvas, points });
-  }
-
-  // nodes: numbers, the root first. By the map that is best at hand.
-  async show(nodes) {
-    await this.points.load();
-    const places = this.points.places.get("tsne") ?? this.points.places.get("pca");
-    const { canvas, points } = this, side = canvas.clientWidth * devicePixelRatio, of = palette();
-    if (!side) return;
-    Object.assign(canvas, { width: side, height: side });
-    const pen = canvas.getContext("2d"), unit = side / canvas.clientWidth;
-    const dot = (node, radius, look, alpha) => {
-      pen.globalAlpha = alpha;
-      pen.fillStyle = look;
-      pen.beginPath();
-      pen.arc(side * (0.5 + 0.46 * places[2 * node]), side * (0.5 - 0.46 * places[2 * node + 1]), radius * unit, 0, 7);
-      pen.fill();
-    };
-    const looks = Array.from({ length: COLOURS }, (_, i) => `rgb(${of(i).join()})`), ink = colour("ink");
-    const every = Math.max(1, Math.ceil(points.count / MINI));
-    for (let node = 0; node < points.count; node += every) dot(node, 1.1, looks[points.predicted[node] % COLOURS], 0.3);
-    const [root, ...others] = nodes;
-    for (const node of others) dot(node, 2.6, ink, 1);
-    for (const node of others) dot(node, 1.8, looks[points.predicted[node] % COLOURS], 1);
-    dot(root, 5.5, ink, 1);
-    dot(root, 3.5, looks[points.predicted[root] % COLOURS], 1);
   }
 }

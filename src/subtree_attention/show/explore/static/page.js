@@ -5,7 +5,7 @@ import { ask } from "./ask.js";
 import { Classes } from "./colours.js";
 import { byId, called, count, el, percent, short } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { MiniMap } from "./map.js";
+import { MiniMap } from "./minimap.js";
 import { more, Panels } from "./panels.js";
 import { Points } from "./points.js";
 import { search } from "./search.js";
@@ -233,7 +233,7 @@ async function begin() {
   classes = new Classes(graph.classes);
   panels = new Panels(graph, classes, { link, open, ...whatIf });
   const points = new Points(graph.nodes);
-  mini = new MiniMap(byId("mini-map"), points);
+  mini = new MiniMap(byId("mini-map"), byId("mini-told"), points);
   start = new Start({ graph, classes, points, panels, link, open: go, complain });
   byId("graph-title").textContent = graph.title;
   drawing = new Drawing(byId("drawing"), { choose, open, point, leaveOut });

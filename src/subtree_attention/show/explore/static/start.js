@@ -75,6 +75,7 @@ export class Start {
       document.title = `${this.graph.title} · sta explore`;
       byId("start-title").textContent = this.graph.title;
       byId("facts").replaceChildren(...this.facts(options));
+      for (const link of document.querySelectorAll("a.to-start")) link.href = location.hash || "#/";
       this.showControls(options);
       this.confusion.show(table, options);
       byId("lists").replaceChildren(...LISTS.map(([what, title, hint], i) => this.list(what, title, hint, lists[i])));
@@ -146,8 +147,8 @@ export class Start {
   // Whether there is a map: the first who asks begins it.
   begun() {
     this.beginning ??= (async () => {
-      const line = byId("lasso-line").firstElementChild;
-      this.scatter = new Scatter(byId("map-frame"), byId("map"), line, {
+      const parts = { frame: byId("map-frame"), canvas: byId("map"), line: byId("lasso-line").firstElementChild };
+      this.scatter = new Scatter({ ...parts, names: byId("map-names"), classes: this.graph.classes }, {
         hover: (node, x, y) => this.card.show(node, x, y),
         choose: (node, x, y, touched) => (touched ? this.card.show(node, x, y, true) : this.choose(node)),
         lasso: (polygon) => this.change({ lasso: polygon, by: this.options.by }),
@@ -222,6 +223,7 @@ export class Start {
     if (counts.get(NO_CLASS)) others.push(el("li", { class: "quiet" }, `class not known: ${counts.get(NO_CLASS).toLocaleString("en")}`));
     const items = this.items ??= this.marks.map((mark) => el("li", {}, mark));
     const list = byId("map-legend");
+    list.classList.toggle("long", this.graph.classes.some((name) => name.length > 12));
     if (!list.children.length) list.append(...items);
     while (list.children.length > items.length) list.lastChild.remove();
     list.append(...others);
