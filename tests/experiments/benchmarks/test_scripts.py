@@ -15,6 +15,7 @@ TINY = {
     "explore": ["--nodes", "60", "--edges", "300", "--roots", "1"],
     "faithfulness": ["digits", "edges", "--nodes", "1", "--epochs", "1", "--training", "1"],
     "layers": ["--graphs", "digits", "--rounds", "1", "--device", "cpu"],
+    "map": ["--nodes", "60"],
     "memory": ["--shape", "-", "--epochs", "-", "--edges", "1e4"],
     "pairs": ["digits", "--epochs", "2"],
     "precision": [
@@ -31,7 +32,13 @@ NAMES = [*TINY, "batches", "busy", "deep", "first_call", "order", "overlap"]
 NAMES += ["sampling", "splits"]
 
 
-NEEDS = {"tables": "polars", "store": "polars", "explore": "uvicorn", "serve": "uvicorn"}
+NEEDS = {
+    "tables": "polars",
+    "store": "polars",
+    "explore": "uvicorn",
+    "map": "uvicorn",
+    "serve": "uvicorn",
+}
 
 
 def run(monkeypatch: pytest.MonkeyPatch, name: str, *arguments: str) -> None:

@@ -200,6 +200,53 @@ def test_on_touch_a_tap_shows_the_card_with_a_link(browser, url, views):
         expect(page.locator("#root")).to_be_visible()
 
 
+def test_two_fingers_zoom(browser, url):
+    page = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    with watched(page, url):
+        by_pca(page, url)
+        x, y = at(page, 0, 0)
+        touch = page.context.new_cdp_session(page)
+        for kind, apart in (("touchStart", 40), *(("touchMove", 40 + 8 * i) for i in range(1, 9))):
+            fingers = [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        expect(page).to_have_url(re.compile("at="))
+        zoom = float(page.url.partition("at=")[2].split("%2C")[2])
+        assert zoom > 0.3
+
+
+def test_names_of_classes_lie_on_the_map(page, url):
+    by_pca(page, url)
+    names = page.locator("#map-names li")
+    expect(names).to_have_count(2)
+    assert set(names.all_text_contents()) == {"yes", "<b>no</b>"}
+    page.locator("#map-legend button").first.click()
+    expect(names).to_have_text(["<b>no</b>"])
+
+
+def test_every_shape_of_a_class_can_be_drawn(page, url):
+    by_pca(page, url)
+    drawn = page.evaluate(
+        """async () => {
+            const { Scatter } = await import("/static/map.js");
+            const make = (tag) => document.body.appendChild(document.createElement(tag));
+            const canvas = make("div");
+            Object.assign(canvas.style, { width: "500px", height: "100px", position: "relative" });
+            const parts = { frame: make("div"), canvas, line: make("i"), names: make("ul") };
+            const scatter = new Scatter({ ...parts, classes: Array(40).fill("") }, { move() {} });
+            if (!(await scatter.start())) return null;
+            const five = Uint32Array.from([0, 1, 2, 3, 4]), none = new Uint32Array(0);
+            const places = Float32Array.from([-4, 0, -2, 0, 0, 0, 2, 0, 4, 0]);
+            const fill = Uint16Array.from([0, 8, 16, 24, 32]);
+            const chosen = { right: five, wrong: none, rest: none };
+            scatter.show(places, chosen, { fill, ring: fill }, null);
+            await new Promise((done) => setTimeout(done, 500));
+            return scatter.shown.map(({ shape }) => shape);
+        }"""
+    )
+    assert drawn == [0, 0, 1, 2, 3, 4]
+
+
 def test_without_webgl_the_lists_remain(browser, url):
     page = browser.new_page()
     with watched(page, url):

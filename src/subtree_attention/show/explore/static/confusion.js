@@ -49,7 +49,7 @@ export class Confusion {
   pairs(pairs) {
     if (!pairs.length) return el("p", { class: "quiet" }, "No mistakes.");
     return el("ul", { class: "pairs" }, ...pairs.map(([truth, predicted, nodes]) => el("li", {},
-      this.panels.named(truth), el("span", { class: "quiet" }, " taken for "), this.panels.named(predicted), " ",
+      this.panels.named(truth), el("span", { class: "quiet" }, "taken for"), this.panels.named(predicted),
       this.cell(truth, predicted, nodes))));
   }
 

@@ -1,9 +1,9 @@
 // The map: all nodes as points, drawn by deck.gl, with names over them.
 
-import { colour, COLOURS, shapeAt } from "./colours.js";
+import { colour, COLOURS } from "./colours.js";
 import { Names } from "./mapnames.js";
 import { Nearest, NO_CLASS } from "./points.js";
-import { shapedLayers, sizeOf } from "./shapes.js";
+import { byShape, shapedLayers, sizeOf } from "./shapes.js";
 
 const GLIDE = 900; // milliseconds from one map to the other
 const GLIDING = 100_000; // points that are still moved smoothly
@@ -11,6 +11,7 @@ const REACH = 12; // pixels around the pointer in which a node is found
 const STEP = 80; // pixels that an arrow key moves the map by
 const MOST_ZOOM = 12; // doublings
 const CORNERS = 60; // of a lasso, as its address holds it
+const DRAWN = 50_000; // points that are drawn where there is no GPU
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const rgb = (name) => colour(name).match(/[\d.]+/g).slice(0, 3).map(Number);
@@ -21,13 +22,10 @@ export function palette() {
   return (cls) => (cls === NO_CLASS ? unknown : classes[cls % COLOURS]);
 }
 
-// Nodes by the shape of their class, [[shape, nodes], ...].
-function byShape(nodes, classes) {
-  const of = (node) => (classes[node] === NO_CLASS ? 0 : shapeAt(classes[node]));
-  const shapes = new Set();
-  for (const node of nodes) shapes.add(of(node));
-  if (shapes.size < 2) return [...shapes].map((shape) => [shape, nodes]);
-  return [...shapes].sort().map((shape) => [shape, nodes.filter((node) => of(node) === shape)]);
+function drawsBySoftware(context) {
+  const about = context.getExtension("WEBGL_debug_renderer_info");
+  const name = context.getParameter(about ? about.UNMASKED_RENDERER_WEBGL : context.RENDERER);
+  return /swiftshader|llvmpipe|software|basic render/i.test(name);
 }
 
 export class Scatter {
@@ -43,7 +41,9 @@ export class Scatter {
 
   // Whether the browser can draw it.
   async start() {
-    if (!document.createElement("canvas").getContext("webgl2")) return false;
+    const context = document.createElement("canvas").getContext("webgl2");
+    if (!context) return false;
+    this.slow = drawsBySoftware(context);
     const deck = await import("./vendor/deck.gl.min.mjs"), { Deck, OrthographicView } = deck;
     this.shapes = shapedLayers(deck);
     this.map = new Deck({
@@ -141,7 +141,7 @@ export class Scatter {
   }
 
   draw(places) {
-    const { right, wrong, rest } = this.chosen, of = palette(), grey = rgb("quiet");
+    const [right, wrong, rest] = this.thinned(), of = palette(), grey = rgb("quiet");
     const shine = this.places.length > 100_000 ? 170 : 215;
     const position = (nodes) => {
       const value = new Float32Array(2 * nodes.length);
@@ -177,6 +177,15 @@ export class Scatter {
     ];
     this.map.setProps({ layers: this.layers() });
     this.over();
+  }
+
+  // Of the nodes that are chosen and of the rest, as many as can be drawn in time: every so many-th.
+  thinned() {
+    const { right, wrong, rest } = this.chosen, most = this.slow ? DRAWN : Infinity;
+    this.every = Math.max(1, Math.ceil((right.length + wrong.length) / most));
+    const others = Math.ceil(rest.length / most);
+    const some = (nodes, every) => (every > 1 ? nodes.filter((_, i) => i % every === 0) : nodes);
+    return [some(right, this.every), some(wrong, this.every), some(rest, others)];
   }
 
   // What lies over the points moves with them.

@@ -1,4 +1,7 @@
-// Points in the shapes of classes (colours.js), as layers of deck.gl.
+// Points in the shapes of classes, as layers of deck.gl.
+
+import { shapeAt } from "./colours.js";
+import { NO_CLASS } from "./points.js";
 
 // How far a place is from the middle of a point, 1 on its edge; a ring follows the same lines.
 const DISTANCES = [
@@ -32,3 +35,12 @@ export function shapedLayers({ ScatterplotLayer }) {
 }
 
 export const sizeOf = (shape) => SIZES[shape];
+
+// Nodes by the shape of their class, [[shape, nodes], ...].
+export function byShape(nodes, classes) {
+  const of = (node) => (classes[node] === NO_CLASS ? 0 : shapeAt(classes[node]));
+  const shapes = new Set();
+  for (const node of nodes) shapes.add(of(node));
+  if (shapes.size < 2) return [...shapes].map((shape) => [shape, nodes]);
+  return [...shapes].sort().map((shape) => [shape, nodes.filter((node) => of(node) === shape)]);
+}

@@ -3,7 +3,7 @@
 import { formatStart, parse, parseStart } from "./address.js";
 import { ask } from "./ask.js";
 import { Confusion } from "./confusion.js";
-import { byId, count, el, percent, short } from "./dom.js";
+import { byId, count, el, percent } from "./dom.js";
 import { Scatter } from "./map.js";
 import { NodeCard } from "./nodecard.js";
 import { NO_CLASS } from "./points.js";
@@ -110,10 +110,9 @@ export class Start {
   }
 
   item(node) {
-    const wrong = node.label !== null && node.label !== node.predicted, link = this.link(node);
-    if (node.name) link.textContent = short(node.name, 60);
+    const wrong = node.label !== null && node.label !== node.predicted;
     return el("li", {},
-      link,
+      this.link(node),
       el("span", { class: "quiet" }, percent(node.probability)),
       el("span", { class: "pair" }, this.panels.named(node.predicted),
         wrong ? el("span", { class: "wrong" }, "is ", this.panels.named(node.label)) : null,
@@ -141,6 +140,8 @@ export class Start {
     const chosen = this.points.sort({ ...options, true: classes("true"), predicted: classes("predicted"), places });
     const other = colour === "true" ? "predicted" : "true";
     this.scatter.show(places, chosen, { fill: this.points[colour], ring: this.points[other] }, lasso);
+    byId("thinned").hidden = this.scatter.every === 1;
+    byId("thinned").textContent = `There is no GPU, so one of ${this.scatter.every} nodes is drawn; lists and counts are of all.`;
     await this.selection.show(lasso && chosen, formatStart({ ...options, at: null }));
   }
 
