@@ -26,7 +26,7 @@ WIDTH, LINE, HEAD = 8.5, 0.2, 0.7  # inches: of the picture, of a method, of a p
 MARKERS = ("o", "D")
 NOTE = (
     "filled: by labels, hollow: by probabilities; blue: ours, * chosen on validation nodes\n"
-    "seconds of one core for an explanation at the right, the median over roots"
+    "line: occlusion by labels; at the right, seconds of one core for an explanation (median)"
 )
 
 
@@ -52,7 +52,10 @@ def table(results: list[dict[str, Any]]) -> list[str]:
             plus, minus, score = (row[key] for key in ("fid+", "fid-", "characterisation"))
             said = f"**{score:.2f}**" if bold else f"{score:.2f}"
             cells += f" {said} ({plus:.2f}, {minus:.2f}) |"
-            cells += f" {row['characterisation_probability']:.2f} | {seconds(row['seconds'])} |"
+            took = seconds(row["seconds"])
+            if name == OCCLUSION:
+                took += f" (by passes {seconds(result['occlusion_by_passes']['seconds'])})"
+            cells += f" {row['characterisation_probability']:.2f} | {took} |"
         lines.append(f"| {name} |{cells}")
     return lines
 

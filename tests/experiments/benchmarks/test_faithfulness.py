@@ -203,6 +203,7 @@ def test_files_become_tables_and_a_picture(tmp_path, monkeypatch, capsys):
     row = Measured([(True, False)], [(0.5, 0.1)], [0.002]).told()
     other = Measured([(False, False)], [(0.1, 0.1)], [1.5]).told()
     found = {"chosen": "Flows", "methods": {"Occlusion": other, "Flows": row}}
+    found["occlusion_by_passes"] = {"seconds": 90.0}
     for graph, kind in itertools.product(("cora", "citeseer"), KINDS):
         result = {"graph": graph, "kind": kind, "top": 10, **found}
         (tmp_path / f"faithfulness-{graph}-{kind}.json").write_text(json.dumps(result))
@@ -211,6 +212,6 @@ def test_files_become_tables_and_a_picture(tmp_path, monkeypatch, capsys):
     faithfulness_picture.main()
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("| Flows | **1.00** (1.00, 0.00) | 0.64 | 2 ms |")
-    assert lines[3].startswith("| Occlusion | 0.00 (0.00, 0.00) | 0.18 | 1.5 s |")
+    assert lines[3].startswith("| Occlusion | 0.00 (0.00, 0.00) | 0.18 | 1.5 s (by passes 90 s) |")
     assert (tmp_path / "picture.svg").stat().st_size
     assert (tmp_path / "picture.png").stat().st_size
