@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 from experiments.benchmarks.faithfulness import ENDINGS, OCCLUSION
 from experiments.benchmarks.rankings import KINDS
 from experiments.benchmarks.script import parser
-from experiments.reproduce.drawing import SHADE, SOFT, canvas, finish, look
-from experiments.reproduce.records import title
+from experiments.reproduce.drawing import INK, PAPER, SHADE, SOFT, canvas, finish, look
+from experiments.reproduce.records import OURS, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-OURS, OTHERS = look("STAGNN").colour, look("MLP").colour
 WIDTH, LINE, HEAD = 8.5, 0.2, 0.7  # inches: of the picture, of a method, of a panel's title
 MARKERS = ("o", "D")
 NOTE = (
@@ -96,17 +95,19 @@ def draw(results: dict[str, list[dict[str, Any]]], path: Path) -> list[Path]:
 
 def _panel(panel: Axes, names: list[str], result: dict[str, Any]) -> None:
     bar = result["methods"][OCCLUSION]["characterisation"]
-    panel.axvline(bar, color=SOFT, linewidth=0.8)
+    panel.axvline(bar, color=SOFT, linewidth=0.8, linestyle="--", zorder=0)
     for place, name in enumerate(names):
-        row, colour = result["methods"][name], OURS if is_ours(name) else OTHERS
+        row, ours = result["methods"][name], is_ours(name)
+        colour = look(OURS).colour if ours else SOFT
         values = [row[f"characterisation{ending}"] for ending in ENDINGS]
         panel.plot(values, [place, place], color=colour, linewidth=0.8)
-        for value, marker, fill in zip(values, MARKERS, (colour, "none"), strict=True):
+        for value, marker, fill in zip(values, MARKERS, (colour, PAPER), strict=True):
             style: Any = {"markerfacecolor": fill, "markeredgecolor": colour, "markersize": 5}
             panel.plot([value], [place], marker, **style)
         star = " *" if name == result["chosen"] else ""
         right: Any = {"transform": panel.get_yaxis_transform(), "ha": "left", "va": "center"}
-        panel.text(1.01, place, seconds(row["seconds"]) + star, color=colour, fontsize=8, **right)
+        ink, took = INK if ours else SOFT, seconds(row["seconds"]) + star
+        panel.text(1.01, place, took, color=ink, fontsize=8, **right)
     panel.set_ylim(len(names) - 0.5, -0.5)  # the first on top
     panel.set_xlim(left=0)
     panel.grid(axis="x", color=SHADE, linewidth=0.8)
