@@ -221,6 +221,14 @@ class TestPage:
         ]
         assert sum(parts) == pytest.approx(logit, abs=5e-4 * len(parts))
 
+    def test_a_word_is_left_out_where_it_is_told(self, page, url):
+        opened(page, url, "f3")
+        out = page.locator("#by-column").get_by_role("button", name="leave out plot: ").first
+        name = out.get_attribute("aria-label").removeprefix("leave out plot: ")
+        out.click()
+        expect(page.locator("#changes")).to_contain_text(f"plot without '{name}'")
+        expect(page.get_by_role("button", name=f"leave out plot: {name}")).to_have_count(0)
+
     def test_nodes_are_called_by_their_names(self, page, url):
         opened(page, url, "f2")
         expect(page.locator("#root")).to_have_text("<i>Seven</i> 2 f2")
@@ -249,6 +257,8 @@ def test_pictures_stand_inside_of_nodes(browser):
                 [node.style('border-color'), node.data('fill')])"""
         )
         assert all(border == fill.replace(" ", "") for border, fill in frames)
+        page.get_by_role("button", name="leave out feature").first.click()
+        expect(page.locator("#changes")).to_contain_text(re.compile(r"feature \d+ = 0"))
         page.close()
     assert complaints == []
 

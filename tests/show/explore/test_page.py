@@ -85,6 +85,15 @@ def test_an_unknown_node_is_told(browser, url):
     page.close()
 
 
+def test_an_address_of_no_node_leads_to_the_start(browser, url):
+    page = browser.new_page()  # as above
+    page.goto(f"{url}#/node/nobody")
+    expect(page.get_by_role("alert")).to_have_text("there is no node 'nobody'")
+    expect(page.locator("#lists a").first).to_be_visible()
+    expect(page.locator("#trail li")).to_have_count(0)
+    page.close()
+
+
 def test_what_a_search_does_not_find_is_told_and_leaves_no_trace(page, url):
     opened(page, url, "p1")
     box = page.locator("#find")

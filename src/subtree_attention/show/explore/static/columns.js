@@ -39,18 +39,30 @@ function setting(name, value, oneOf, on) {
 
 // ------------------------------------------------------------------------- what they add to a logit
 
-// columns: see `inputs.columns`; of: what is taken apart, in words.
-export function columnRows({ named, rest, bias, all }, of) {
+// columns: see `inputs.columns`; of: what is taken apart, in words. What the root has of it can be left out.
+export function columnRows({ named, rest, bias, all, columns }, of, view, on) {
   const most = largest([...named, rest].map((each) => each.all));
-  const line = ({ name, own, all: whole }, kind) =>
-    row(kind, name, signed(own), bar(whole, most), signed(whole));
-  const head = ["column", "of the node itself", "", "of all nodes"].map((name) =>
+  const kinds = new Map(columns.map(({ name, kind }) => [name, kind]));
+  const line = (each, kind) => row(kind, el("span", {}, each.name, ...without(each, kinds, view, on)),
+    signed(each.own), bar(each.all, most), signed(each.all));
+  const head = ["column", "its own", "", "of all nodes"].map((name) =>
     (name ? el("th", { scope: "col" }, name) : el("td")));
   const others = rest.features ? [line({ ...rest, name: `${rest.features.toLocaleString("en")} others` }, "quiet")] : [];
   return [
     el("tr", {}, ...head), ...named.map((each) => line(each, false)), ...others,
     row("quiet", "biases", "", "", signed(bias)), row("total", of, "", "", signed(all + bias)),
   ];
+}
+
+// A word of the root is left out; a feature of a matrix is 0 then.
+function without({ name, column, own }, kinds, { inputs }, on) {
+  const word = inputs[column]?.words.find((each) => name === `${column}: ${each}`);
+  const text = word ? `word:${column}:${word}` : kinds.get(column) === "matrix" && `column:${name}=0`;
+  if (!own || !text) return [];
+  const made = button("✕", () => on.add(text));
+  made.setAttribute("aria-label", `leave out ${name}`);
+  made.title = "leave it out";
+  return [made];
 }
 
 export const columnsSaid = ({ linear }) => (linear

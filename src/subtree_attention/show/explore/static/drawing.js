@@ -108,6 +108,13 @@ export class Drawing {
     if (this.cy.zoom() <= this.whole) this.fit();
   }
 
+  // Where the buttons stand on the picture.
+  buttons() {
+    const at = this.container.getBoundingClientRect();
+    const { left, top, right, bottom } = this.container.parentElement.querySelector(".zoom").getBoundingClientRect();
+    return [left - at.left, top - at.top, right - at.left, bottom - at.top];
+  }
+
   // In every picture, or if it has many nodes once it stands still.
   nameSoon() {
     const many = this.cy.nodes().length > MANY;
@@ -133,7 +140,7 @@ export class Drawing {
       const lines = names[i].split("\n"), wide = Math.max(...lines.map((line) => widthOf(line, bold)));
       return { x, y, reach: (size / 2 + ring) * zoom, wide, high: lines.length * TEXT.line, sides };
     });
-    const where = written(items, [this.cy.width(), this.cy.height()]);
+    const where = written(items, [this.cy.width(), this.cy.height()], [this.buttons()]);
     this.cy.batch(() => {
       nodes.forEach((node, i) => {
         if (!names[i] || (!where[i] && !node.data("name"))) return;

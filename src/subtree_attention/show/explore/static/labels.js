@@ -20,9 +20,10 @@ export function sides(angle) {
 }
 
 // items: [{x, y, reach, wide, high, sides}] by importance, with the size of a name, or of none;
-// room: [width, height], names stay inside. -> for each item a side, or null.
-export function written(items, room) {
-  const taken = [];
+// room: [width, height], names stay inside; boxes: [left, top, right, bottom] where none may stand.
+// -> for each item a side, or null.
+export function written(items, room, boxes = []) {
+  const taken = [...boxes];
   return items.map((item) => {
     if (!item.wide) return null;
     for (const side of item.sides) {

@@ -111,7 +111,9 @@ async function render(address = parse(location.hash), arrive = (root) => (trail 
     showTrail(id);
     return true;
   } catch (problem) {
-    if (mine === asked) complain(problem);
+    if (mine !== asked) return false;
+    complain(problem);
+    if (byId("view").hidden && byId("start").hidden) (await startPage()).show(); // rather than nothing
     return false;
   }
 }

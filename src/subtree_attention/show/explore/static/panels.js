@@ -29,7 +29,7 @@ export class Panels {
   }
 
   showColumns(columns, view) {
-    byId("by-column").replaceChildren(...columnRows(columns, this.modelPart(view)));
+    byId("by-column").replaceChildren(...columnRows(columns, this.modelPart(view), view, this.on));
     byId("columns-said").textContent = columnsSaid(columns);
   }
 
@@ -210,6 +210,7 @@ function sumOf(view, classes) {
   const logit = (name) => view.logits[classes.places.get(name)];
   const own = logit(view.class) - (view.rather ? logit(view.rather) : 0);
   const whose = Object.keys(parts.beside).length ? "prediction's" : "model's own";
+  if (view.changed) return `The rows add up to ${told.toFixed(5)}: after the changes, as all that is shown.`;
   return `The rows add up to ${told.toFixed(5)}; the ${whose} ${view.rather ? "difference" : "logit"} is ${own.toFixed(5)}.`;
 }
 
