@@ -3,7 +3,7 @@
 import { formatStart, parse, parseStart } from "./address.js";
 import { ask } from "./ask.js";
 import { Confusion } from "./confusion.js";
-import { byId, count, el, percent } from "./dom.js";
+import { byId, count, el, percent, pictureOf } from "./dom.js";
 import { Scatter } from "./map.js";
 import { NodeCard } from "./nodecard.js";
 import { NO_CLASS } from "./points.js";
@@ -112,7 +112,7 @@ export class Start {
   item(node) {
     const wrong = node.label !== null && node.label !== node.predicted;
     return el("li", {},
-      this.link(node),
+      el("span", {}, node.picture ? el("img", { src: pictureOf(node), alt: "", loading: "lazy" }) : null, this.link(node)),
       el("span", { class: "quiet" }, percent(node.probability)),
       el("span", { class: "pair" }, this.panels.named(node.predicted),
         wrong ? el("span", { class: "wrong" }, "is ", this.panels.named(node.label)) : null,
