@@ -99,9 +99,11 @@ def _corrections(result: Result) -> Iterator[str]:
 def show_next(result: Result, console: Console) -> None:
     """What to do with a model that was trained just now."""
     task, folder = task_of(result.config.task), result.folder
-    commands = [f"sta predict {folder}", f"sta explain {folder} ID", f"sta report {folder}"]
-    if task.unit == "pair":  # which are not explained
-        del commands[1]
+    commands = [f"sta predict {folder}", f"sta report {folder}"]
+    if task.unit != "pair":  # which are not explained
+        commands.insert(1, f"sta explain {folder} ID")
+    if task.unit == "node" and task.kind == "class":
+        commands.append(f"sta explore {folder}")
     console.print(f"what next: {', '.join(commands)}", soft_wrap=True, markup=False)
     found = result.references and result.references.best(task.metric)
     if found and task.metric.sign * (found.val - result.runs[0].val) > 0:
