@@ -3,7 +3,7 @@
     sta train digits --runs 1 --out runs/tour
     python -m experiments.tour runs/tour docs/assets
 
-It writes tour-light.webp and tour-dark.webp, and their last steps as PNG for those who want nothing
+It writes tour-light.webp and tour-dark.webp, and a step of each as PNG for those who want nothing
 to move. It needs the extras `explore` and `dev`, and the browser chromium.
 """
 
@@ -27,7 +27,7 @@ from subtree_attention.show.explore import Views
 from subtree_attention.show.explore.server import server
 from subtree_attention.show.pages.serving import address, listen, serving
 
-SIZE = {"width": 1180, "height": 760}
+SIZE = {"width": 1180, "height": 930}
 SCALE = 0.8
 """Of the picture, which is read at the width of a README."""
 SECONDS = 3.2
@@ -109,8 +109,14 @@ CAPTION = """caption => {
 
 
 def keep(frames: list[Image.Image], name: Path) -> None:
-    """The steps as one moving picture, and the last but one as a still."""
-    how: Any = {"save_all": True, "append_images": frames[1:], "loop": 0, "quality": 82, "method": 6}
+    """The steps as one moving picture, and the second as a still."""
+    how: Any = {
+        "save_all": True,
+        "append_images": frames[1:],
+        "loop": 0,
+        "quality": 82,
+        "method": 6,
+    }
     frames[0].save(name.with_suffix(".webp"), duration=round(1000 * SECONDS), **how)
     frames[1].save(name.with_suffix(".png"), optimize=True)
 
