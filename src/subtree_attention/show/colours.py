@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 SHEET = Path(__file__).parent / "explore" / "static" / "colours.css"
-CLASSES = 8
+CLASSES = 10
 """Colours of classes; the next classes have the same again, and another shape."""
 
 

@@ -1,7 +1,7 @@
 // Colours and shapes by class: told apart by eyes of every kind, in light and dark (colours.css).
 
 const SHAPES = ["ellipse", "round-rectangle", "round-hexagon", "round-triangle", "star"];
-export const COLOURS = 8;
+export const COLOURS = 10;
 
 // Which of the shapes the class at a place has: each is for as many classes as there are colours.
 export const shapeAt = (place) => Math.floor(place / COLOURS) % SHAPES.length;
