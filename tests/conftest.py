@@ -2,8 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ import torch
 from subtree_attention import graph
 from subtree_attention.ops.kernels import cpu
 from tests.postgresql import postgresql
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 __all__ = ["postgresql"]
 
@@ -56,6 +60,20 @@ def chromium() -> str:
     if os.environ.get("STA_REQUIRE_BROWSER") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")  # where it ends, a module may start a Playwright of its own
+def browser(chromium: str) -> "Iterator[Browser]":
+    """A browser that draws WebGL without a GPU."""
+    from playwright.sync_api import sync_playwright
+
+    sandbox = "--no-sandbox"  # which cannot be had as root, as in most containers
+    software = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+    with sync_playwright() as playwright:
+        launch = playwright.chromium.launch
+        browser = launch(executable_path=chromium, args=[sandbox, *software])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(autouse=True)

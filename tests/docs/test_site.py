@@ -9,7 +9,7 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -34,14 +34,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def phones(chromium: str) -> Iterator[Callable[[str], Any]]:
+def phones(browser: Any) -> Callable[[str], Any]:
     """A page of the size of a phone, by the colours that its owner likes."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        size = {"width": 390, "height": 844}
-        yield lambda mode: browser.new_page(viewport=size, color_scheme=mode)
-        browser.close()
+    size = {"width": 390, "height": 844}
+    return lambda mode: browser.new_page(viewport=size, color_scheme=mode)
 
 
 def module(name: str) -> ModuleType:

@@ -1,7 +1,5 @@
 """Short runs that the tests of what is shown share: on digits, and on tables of one's own."""
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -35,15 +33,3 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = sta.from_tables(nodes, edges, target="label")
     config = sta.recipe(data, graph=NAME, runs=2, epochs=8, hops=2, heads=2)
     return sta.fit(config, tmp_path_factory.mktemp("own") / "out", device="cpu", data=data).folder
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    """The browser; where `STA_REQUIRE_BROWSER=1` is set, a missing one is a failure."""
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path:
-        return path
-    reason = "needs the browser 'chromium', which is not installed"
-    if os.environ.get("STA_REQUIRE_BROWSER") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request
 
 WAYS = {"light": (1280, 900), "dark": (1280, 900), "narrow": (320, 640)}
-ARGUMENTS = [
-    "--no-sandbox",  # which cannot be had as root, as in most containers
-    "--use-angle=swiftshader",  # WebGL without a GPU
-    "--enable-unsafe-swiftshader",
-]
 
 
 @pytest.fixture(scope="session")
@@ -52,16 +47,6 @@ def url(views: Views) -> Iterator[str]:
     """A server that runs as long as the tests."""
     with listen(0) as listening, serving(server(views, listening), listening):
         yield f"{address(listening)}/"
-
-
-@pytest.fixture(scope="module")  # so that other modules can start one of their own
-def browser(chromium: str) -> "Iterator[Browser]":
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["light"])

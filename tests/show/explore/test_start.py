@@ -229,15 +229,16 @@ def test_every_shape_of_a_class_can_be_drawn(page, url):
     drawn = page.evaluate(
         """async () => {
             const { Scatter } = await import("/static/map.js");
+            const { COLOURS } = await import("/static/colours.js");
             const make = (tag) => document.body.appendChild(document.createElement(tag));
             const canvas = make("div");
             Object.assign(canvas.style, { width: "500px", height: "100px", position: "relative" });
             const parts = { frame: make("div"), canvas, line: make("i"), names: make("ul") };
-            const scatter = new Scatter({ ...parts, classes: Array(40).fill("") }, { move() {} });
+            const scatter = new Scatter({ ...parts, classes: Array(5 * COLOURS).fill("") }, { move() {} });
             if (!(await scatter.start())) return null;
             const five = Uint32Array.from([0, 1, 2, 3, 4]), none = new Uint32Array(0);
             const places = Float32Array.from([-4, 0, -2, 0, 0, 0, 2, 0, 4, 0]);
-            const fill = Uint16Array.from([0, 8, 16, 24, 32]);
+            const fill = Uint16Array.from(five, (shape) => shape * COLOURS);
             const chosen = { right: five, wrong: none, rest: none };
             scatter.show(places, chosen, { fill, ring: fill }, null);
             await new Promise((done) => setTimeout(done, 500));

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 import subtree_attention as sta
 from subtree_attention.runs import folder as files
@@ -25,15 +25,6 @@ from tests.show.live.conftest import Growing, epoch
 SIZES = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
 GONE = "net::ERR_CONNECTION_REFUSED"
 Outcome = tuple[int, str, str]
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Its sandbox cannot be had as root, as in most containers.
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=["light"])

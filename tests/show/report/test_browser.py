@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from subtree_attention.show.report import compare, gather, render, render_comparison
 
@@ -25,15 +25,6 @@ OVERLAPS = """() => [...document.querySelectorAll(".mistake svg")].flatMap((svg)
     return boxes.flatMap((a, i) => boxes.slice(i + 1)
         .filter((b) => !apart(a, b) && !apart(b, a)).map((b) => [a.x, a.y, b.x, b.y]));
 })"""
-
-
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        # Its sandbox cannot be had as root, as in most containers.
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
