@@ -3,8 +3,8 @@
     sta train digits --runs 1 --out runs/tour
     python -m experiments.tour runs/tour docs/assets
 
-It writes tour-light.webp and tour-dark.webp, and a step of each as PNG for those who want nothing
-to move. It needs the extras `explore` and `dev`, and the browser chromium.
+It writes tour-light.webp and tour-dark.webp, which come to rest after some rounds. It needs the
+extras `explore` and `dev`, and the browser chromium.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ SCALE = 0.8
 """Of the picture, which is read at the width of a README."""
 SECONDS = 3.2
 """That a step is shown."""
+ROUNDS = 3
 SOFTWARE = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist"]
 
 
@@ -45,7 +46,7 @@ def main() -> None:
     with listen(0) as listening, serving(server(Views(run), listening), listening):
         for scheme in ("light", "dark"):
             frames = list(steps(address(listening), scheme, run.dataset.id(root), without))
-            keep(frames, given.out / f"tour-{scheme}")
+            keep(frames, given.out / f"tour-{scheme}.webp")
 
 
 def turned(run: SavedRun) -> tuple[int, str]:
@@ -70,7 +71,8 @@ def steps(url: str, scheme: str, root: str, without: str) -> Iterator[Image.Imag
     """What is seen, one step after the other."""
     with sync_playwright() as browsers:
         browser = browsers.chromium.launch(executable_path=shutil.which("chromium"), args=SOFTWARE)
-        page = browser.new_page(viewport=SIZE, color_scheme=scheme, device_scale_factor=2)
+        look: Any = {"viewport": SIZE, "color_scheme": scheme, "device_scale_factor": 2}
+        page = browser.new_page(**look)
         page.goto(f"{url}/#/")
         page.wait_for_selector("#map-way input[value=tsne]:checked", timeout=300_000)
         yield seen(page, "Every node by its logits: which mistakes does the model make, and where?")
@@ -109,16 +111,9 @@ CAPTION = """caption => {
 
 
 def keep(frames: list[Image.Image], name: Path) -> None:
-    """The steps as one moving picture, and the second as a still."""
-    how: Any = {
-        "save_all": True,
-        "append_images": frames[1:],
-        "loop": 0,
-        "quality": 82,
-        "method": 6,
-    }
-    frames[0].save(name.with_suffix(".webp"), duration=round(1000 * SECONDS), **how)
-    frames[1].save(name.with_suffix(".png"), optimize=True)
+    """The steps as one moving picture."""
+    how: Any = {"save_all": True, "append_images": frames[1:], "quality": 82, "method": 6}
+    frames[0].save(name, duration=round(1000 * SECONDS), loop=ROUNDS, **how)
 
 
 if __name__ == "__main__":
