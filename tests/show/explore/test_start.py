@@ -234,7 +234,8 @@ def test_every_shape_of_a_class_can_be_drawn(page, url):
             const canvas = make("div");
             Object.assign(canvas.style, { width: "500px", height: "100px", position: "relative" });
             const parts = { frame: make("div"), canvas, line: make("i"), names: make("ul") };
-            const scatter = new Scatter({ ...parts, classes: Array(5 * COLOURS).fill("") }, { move() {} });
+            const classes = Array(5 * COLOURS).fill("");
+            const scatter = new Scatter({ ...parts, classes }, { move() {} });
             if (!(await scatter.start())) return null;
             const five = Uint32Array.from([0, 1, 2, 3, 4]), none = new Uint32Array(0);
             const places = Float32Array.from([-4, 0, -2, 0, 0, 0, 2, 0, 4, 0]);
