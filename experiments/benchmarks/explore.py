@@ -4,7 +4,7 @@
 
 The model is not trained: what is computed does not depend on its weights. "first" draws three hops
 of a root that was not asked for before, "all" all hops of another, "switch" the same root by
-contribution, as when a control is moved.
+contribution, as when a control is moved, "what if" the same without the node that adds most.
 """
 
 import json
@@ -29,12 +29,22 @@ def measure(run: SavedRun, roots: int) -> dict[str, Any]:
     started = time.perf_counter()
     views = Views(run)
     built = time.perf_counter() - started
-    times: dict[str, list[float]] = {"first": [], "switch": [], "all": []}
+    times: dict[str, list[float]] = {"first": [], "switch": [], "what if": [], "all": []}
+
+    def ask(kind: str, **parameters: Any) -> dict[str, Any]:
+        milliseconds, answer = asked(url, **parameters)
+        times[kind].append(milliseconds)
+        return answer
+
     with served(views) as url:
         for root in range(roots + 1):
-            times["first"].append(asked(url, id=root, hops=3))
-            times["switch"].append(asked(url, id=root, hops=3, by="contribution"))
-            times["all"].append(asked(url, id=roots + 1 + root, hops=hops))
+            answer = ask("first", id=root, hops=3)
+            ask("switch", id=root, hops=3, by="contribution")
+            most = next(
+                source for source in answer["parts"]["sources"] if source["id"] != str(root)
+            )
+            ask("what if", id=root, hops=3, without=f"node:{most}")
+            ask("all", id=roots + 1 + root, hops=hops)
     result: dict[str, Any] = {"build_seconds": round(built, 2)}
     for name, values in times.items():
         counted = values[1:]
@@ -51,19 +61,20 @@ def served(views: Views) -> Iterator[str]:
         yield f"{address(listening)}/"
 
 
-def asked(url: str, **parameters: Any) -> float:
-    """Milliseconds from the question to the whole answer, which must add up."""
+def asked(url: str, **parameters: Any) -> tuple[float, dict[str, Any]]:
+    """Milliseconds from the question to the whole answer, and the answer, which must add up."""
     started = time.perf_counter()
     path = f"{url}api/node?{urllib.parse.urlencode(parameters)}"
     with urllib.request.urlopen(path) as answer:
         content = answer.read()
     milliseconds = 1e3 * (time.perf_counter() - started)
-    parts = json.loads(content)["parts"]
+    told = json.loads(content)
+    parts = told["parts"]
     names = ("others_contribution", "beyond", "other_heads", "bias")
     whole = sum(source["contribution"] for source in parts["sources"])
     whole += sum(parts[name] for name in names)
     assert abs(whole - parts["logit"]) < 1e-4
-    return milliseconds
+    return milliseconds, told
 
 
 if __name__ == "__main__":
