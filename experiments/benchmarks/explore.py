@@ -40,9 +40,8 @@ def measure(run: SavedRun, roots: int) -> dict[str, Any]:
         for root in range(roots + 1):
             answer = ask("first", id=root, hops=3)
             ask("switch", id=root, hops=3, by="contribution")
-            most = next(
-                source for source in answer["parts"]["sources"] if source["id"] != str(root)
-            )
+            sources = (source["id"] for source in answer["parts"]["sources"])
+            most = next(id for id in sources if id != str(root))
             ask("what if", id=root, hops=3, without=f"node:{most}")
             ask("all", id=roots + 1 + root, hops=hops)
     result: dict[str, Any] = {"build_seconds": round(built, 2)}
