@@ -21,7 +21,6 @@ from subtree_attention.ops.kernels.cuda import schedule
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
 
 EDGE = torch.tensor([[0, 1, 2], [1, 2, 0]])
 

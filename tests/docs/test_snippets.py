@@ -77,7 +77,6 @@ class Reader:
             self.printed += out
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks((ROOT / page).read_text())])
 def test_a_page_does_what_it_says(page: str, run_sta: Callable[..., Outcome]) -> None:
     reader = Reader(run_sta)

@@ -17,8 +17,6 @@ from subtree_attention.explanations import (
 )
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, random_edges
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 LINEAR = {"layers": 1, "norm": "none", "activation": "none"}
 """What leaves an STAFormer linear, given its attention."""
 

@@ -12,8 +12,6 @@ from subtree_attention.nn.offloaded import OffloadedFeatures
 from tests.explanations.test_explanation import OPTIONS, name, randomised, stagnn, wide_layer
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, make_map, random_edges
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 
 def kept(edges: Edges, changes: Changes) -> tuple[Tensor, Tensor]:
     """The edges that are left, a mask [E], and the nodes, [n]."""

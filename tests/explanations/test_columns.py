@@ -10,8 +10,6 @@ from subtree_attention.nn import KnownLabels, NodeNetwork
 from tests.explanations.test_explanation import randomised
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 LINEAR = {"layers": 1, "norm": "none", "activation": "none", "self_loops": False}
 MODELS = {
     "stagnn": lambda: STAGNN(5, 8, 3, hops=2, heads=2, global_attention=True),

@@ -11,8 +11,6 @@ from subtree_attention.nn.aggregation import AGGREGATIONS
 from tests.nn.reference import LAYER_OPTIONS
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, make_map, pairwise
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 FLOAT32_ERROR = 1e-5
 """Float32 rounds at 6e-8; the walk and the parts add up a few hundred such numbers."""
 

@@ -18,7 +18,6 @@ from subtree_attention.ops.definition import kernel_similarity
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
 
 INDEX, NODES = EDGES["directed"].index, EDGES["directed"].num_nodes
 COUNT = INDEX.size(1)

@@ -9,8 +9,6 @@ from subtree_attention import STAGNN, STAFormer
 from subtree_attention.nn import KnownLabels, Labelled, NodeNetwork, as_features
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 CLASSES = 3
 MODELS = {
     "stagnn": lambda: STAGNN(5 + CLASSES + 1, 8, CLASSES, hops=2, heads=2),

@@ -241,7 +241,6 @@ def test_an_edge_index_of_pyg_is_remembered_and_its_changes_are_seen():
     assert Graph.of(edges).num_nodes == 9
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
 def test_matrices_are_read_anew():
     """The tensors that a matrix was made of may be changed without its knowledge."""
     values = torch.ones(NODES)

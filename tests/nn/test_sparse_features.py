@@ -13,7 +13,6 @@ from subtree_attention.ops.dropout import drop
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
 # PyTorch says this once per process, whoever makes the first CSR matrix.
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 
 
 def bag_of_words(num_nodes: int, channels: int = 12) -> torch.Tensor:

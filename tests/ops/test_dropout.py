@@ -109,7 +109,6 @@ class TestOnAPart:
         (own_grad,) = torch.autograd.grad(own.sum(), x)
         assert torch.equal(own_grad[self.nodes], grad[self.nodes])
 
-    @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
     @pytest.mark.parametrize("backend", ["numba", "torch"])
     def test_entries_of_sparse_features(self, part, backend, monkeypatch):
         x = torch.rand(13, 9) * (torch.rand(13, 9) < 0.4)

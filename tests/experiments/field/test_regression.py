@@ -13,7 +13,6 @@ from experiments.reproduce.training import run
 from subtree_attention.datasets.folders import MissingData
 from tests.experiments.reproduce.jobs import PLACE
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 PAGES = 300
 STUDY = STUDIES["regression"]
 

@@ -14,8 +14,6 @@ from experiments.field.rivals import RIVALS, model_of
 from subtree_attention import Graph
 from subtree_attention.nn import as_features, build
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 NODES, CHANNELS, WIDTH = 40, 12, 8
 
 

@@ -19,8 +19,6 @@ NODES, FEATURES, CLASSES = 48, 10, 3
 NAMES = list(BASELINES)
 DEEP = ["gcn", "gat", "appnp"]
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():

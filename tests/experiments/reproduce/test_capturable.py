@@ -37,8 +37,6 @@ JOBS = [
       for settings in RIVALS),
 ]  # fmt: skip
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-
 
 class HostWaits(TorchDispatchMode):
     """Notes the calls whose result the host would have to wait for on a GPU."""
