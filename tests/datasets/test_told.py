@@ -51,6 +51,20 @@ def test_nodes_are_called_by_name_or_else_by_id(films: sta.Dataset) -> None:
     assert [bare.title(node) for node in range(5)] == FILMS["id"]
 
 
+def test_a_node_is_found_by_a_name_that_is_its_alone(films: sta.Dataset) -> None:
+    assert [films.find(text) for text in ("tt1", "alien", EMOJI)] == [0, 2, 4]
+    with pytest.raises(ValueError, match=r"^'tt1' and 'tt2' are called 'Alien': say which by its"):
+        films.find("Alien")
+    for text in ("", "Alie", "a\0b"):
+        with pytest.raises(ValueError, match="there is no node"):
+            films.find(text)
+    nodes = {"id": ["a", "b", "c", "d", "e"], "title": ["b", "x", "x", "x", "x"]}
+    data = sta.from_tables(nodes, {"source": ["a"], "target": ["b"]}, name="title")
+    assert data.find("b") == 1  # the id, although the first one is called so
+    with pytest.raises(ValueError, match="'b', 'c', 'd' and 1 more are called 'x'"):
+        data.find("x")
+
+
 def test_the_exact_id_comes_first_then_names_then_other_columns(films: sta.Dataset) -> None:
     assert films.found("TT1") == [4, 0, 3]  # the id, the id in another case, a column
     assert films.found("tt1") == [0, 4, 3]
@@ -69,6 +83,14 @@ def test_upper_and_lower_case_are_one_in_every_script(films: sta.Dataset) -> Non
     assert films.found("strasse STRASSE") == [4]
     assert films.found(BIDI[:5]) == [3]
     assert films.found("👩") == [4]
+
+
+def test_letters_are_found_with_accents_and_without() -> None:
+    nodes = {"id": ["a", "b", "c"], "title": ["Amélie", "Amelie\u0301", "ΆΛΦΑ"]}
+    data = sta.from_tables(nodes, {"source": ["a"], "target": ["b"]}, name="title")
+    assert data.found("amelie") == data.found("AMÉLIE") == data.found("Amélie") == [0, 1]
+    assert data.found("αλφα") == [2]
+    assert "Amélie" in excerpt("x" * 500 + " Amélie " + "y" * 500, "amelie")
 
 
 def test_a_match_says_where_the_text_stands(films: sta.Dataset) -> None:

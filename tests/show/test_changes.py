@@ -116,6 +116,9 @@ class TestRather:
         assert f"why {told['class']} rather than {name}: the difference of their logits" in text
         assert f"which columns add to how far {told['class']} is before {name}" in text
         assert f"{difference:+.3f}" in text
+        assert f", rather than {name}: " in text
+        assert "runner-up" not in text
+        assert any(line.split()[:1] == ["difference"] for line in text.splitlines())
         level = told["levels"][1]
         sizes = [abs(np.subtract(*each["contribution"])) for each in level["sources"]]
         assert sizes == sorted(sizes, reverse=True)

@@ -251,13 +251,39 @@ class Dataset:
         return Texts.of(self.node_ids)
 
     def find(self, id: str) -> int:
-        """The number of a node; near ids if there is none of that name."""
-        return _find("node", id, self.ids, self.num_nodes)
+        """The number of a node, by its id or else by a name that is its alone; near ids if there
+        is none."""
+        node = _place("node", id, self.ids, self.num_nodes)
+        named = self._named(id) if node is None else [node]
+        if len(named) == 1:
+            return named[0]
+        if named:
+            raise ValueError(f"{self._some(named)} are called '{id}': say which by its id")
+        raise _unknown("node", id, self.ids, self.num_nodes)
+
+    def _named(self, name: str) -> list[int]:
+        """The nodes of that name, spelt so."""
+        column = None if self.told is None else self.told.name
+        if self.told is None or column is None or not name or "\0" in name:
+            return []
+        sought = name.encode(errors="surrogatepass")
+        return list(self.told.columns[column].find(sought, start=True, end=True))
+
+    def _some(self, nodes: list[int], most: int = 3) -> str:
+        """The ids of the first ones, and how many more there are."""
+        *ids, last = [f"'{self.id(node)}'" for node in nodes[:most]]
+        if len(nodes) > most:
+            ids, last = [*ids, last], f"{len(nodes) - most:,} more"
+        return f"{', '.join(ids)} and {last}"
 
     def find_unit(self, id: str) -> int:
         """The number of a node, or of many graphs that of a graph; near ids if there is none."""
-        ids = self.ids if self.batch is None else self.graph_ids
-        return _find(self.unit, id, ids, self.num_units)
+        if self.batch is None:
+            return self.find(id)
+        graph = _place(self.unit, id, self.graph_ids, self.num_units)
+        if graph is None:
+            raise _unknown(self.unit, id, self.graph_ids, self.num_units)
+        return graph
 
     def find_class(self, name: str | int) -> int:
         """The number of a class or label, by its name or number."""
@@ -520,19 +546,22 @@ def _names(what: str, ids: Any, count: int, unit: str) -> Iterator[tuple[bool, s
         yield different, f"{what} must be different, one for each of {count} {unit}s"
 
 
-def _find(unit: str, id: str, ids: list[str] | None, count: int) -> int:
-    """The number of a node or graph; near ids if there is none of that name."""
+def _place(unit: str, id: str, ids: list[str] | None, count: int) -> int | None:
+    """The number of a node or graph, if there is one of that id."""
     _check.kind(f"the id of a {unit}", id, str, "a text")
     if ids is None:
-        if id.isdecimal() and int(id) < count:
-            return int(id)
+        return int(id) if id.isdecimal() and int(id) < count else None
+    return ids.index(id) if id in ids else None
+
+
+def _unknown(unit: str, id: str, ids: list[str] | None, count: int) -> ValueError:
+    """That there is no node or graph of that id, and which ones are near."""
+    if ids is None:
         where = "this graph has nodes" if unit == "node" else "they are"
-        raise ValueError(f"there is no {unit} '{id}': {where} 0 to {count - 1}")
-    if id in ids:
-        return ids.index(id)
+        return ValueError(f"there is no {unit} '{id}': {where} 0 to {count - 1}")
     near = get_close_matches(id, ids, n=3, cutoff=0.7)
     hint = " Near: " + ", ".join(f"'{other}'" for other in near) if near else ""
-    raise ValueError(f"there is no {unit} '{id}' among {count:,} ids.{hint}")
+    return ValueError(f"there is no {unit} '{id}' among {count:,} ids.{hint}")
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -10,6 +10,8 @@ They are read when something of them is first asked for.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -27,6 +29,8 @@ TOLD, PICTURES = "told.safetensors", "pictures.safetensors"
 REMEDY = "take it from a copy, or do without it, and nodes are shown by ids and features"
 END = b"\0"
 """Before the first text, and behind every one: none has it inside."""
+ACCENTS = re.compile(r"[\u0300-\u036f]+")
+"""What letters wear, once it is taken from them."""
 STAND_IN = "\N{REPLACEMENT CHARACTER}"
 SHOWN = 60
 """Characters of an excerpt."""
@@ -82,7 +86,7 @@ class Texts:
 
     @cached_property
     def folded(self) -> Texts:
-        """The same, where upper and lower case are one."""
+        """The same, as `fold` has it."""
         whole = self.packed
         return Texts(whole.lower() if whole.isascii() else fold(_text(whole)))
 
@@ -295,7 +299,7 @@ def _check_count(wanted: int, given: int) -> None:
 
 
 def search(ids: Texts, told: Told | None, text: str, count: int) -> list[Match]:
-    """At most so many nodes of which a text is said, in any case.
+    """At most so many nodes of which a text is said, in any case, with accents or without.
 
     First come those whose id or name it is, then whose id or name begins with it, then holds it;
     and then, in the same order, those of which another column says it.
@@ -333,15 +337,22 @@ def _ordered(
 
 
 def fold(text: str) -> bytes:
-    """The bytes of a text, where upper and lower case are one."""
-    return text.casefold().encode(errors="surrogatepass")
+    """The bytes of a text, where upper and lower case are one, and so are letters with accents and
+    without."""
+    return _folded(text).encode(errors="surrogatepass")
+
+
+def _folded(text: str) -> str:
+    return ACCENTS.sub("", unicodedata.normalize("NFKD", text)).casefold()
 
 
 def excerpt(text: str, sought: str, most: int = SHOWN) -> str:
     """The part of a text that holds another one, with a sign where something is left out."""
     if len(text) <= most:
         return text
-    at = max(0, text.casefold().find(sought.casefold()))
+    at = text.casefold().find(sought.casefold())
+    if at < 0:  # it has other accents; letters that are taken apart move it a little
+        at = _folded(text).find(_folded(sought))
     start = min(max(0, at - most // 4), len(text) - most)
     end = start + most
     return "…" * (start > 0) + text[start:end] + "…" * (end < len(text))

@@ -241,9 +241,11 @@ def _nodes(table: Table, name: str, ids: pl.Series, dataset: Dataset) -> np.ndar
     found = positions(texts, ids)
     if (found < 0).any():
         row = int(np.argmax(found < 0))
+        more = counted(int((found < 0).sum()), "such pair")
         try:
-            dataset.find(str(texts[row]))
+            id = dataset.id(dataset.find(str(texts[row])))
+            said = f"'{texts[row]}' is the name of '{id}': pairs are of ids"
         except ValueError as error:  # it offers ids that are near
-            more = counted(int((found < 0).sum()), "such pair")
-            raise TableError(f"{table.place(row)}: {error} ({more})") from None
+            said = str(error)
+        raise TableError(f"{table.place(row)}: {said} ({more})")
     return found

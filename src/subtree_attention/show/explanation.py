@@ -366,7 +366,8 @@ def _title(told: dict[str, Any]) -> str:
         name, value = plain(told["class"]), told["logit"][0]
         line = f"{name}: {value:.6g}; the interval of the prediction is {low:.6g} to {high:.6g}"
         return f"{title}, {label}{_part(told)}\n{line}"
-    whose = ("logit of", "runner-up" if told["class"] == told["predicted"] else "against")
+    rival = "runner-up" if told["class"] == told["predicted"] else "against"
+    whose = ("logit of", "rather than" if told["rather"] else rival)
     numbers = zip(whose, _pair(told), told["logit"], told["probability"], strict=False)
     lines = [f"{of} {name}: {logit:.3f} ({percent(p, 1)} %)" for of, name, logit, p in numbers]
     return f"{title}, {label}{_part(told)}\n{', '.join(lines)}; probabilities are calibrated"
@@ -461,5 +462,6 @@ def _table(told: dict[str, Any]) -> Table:
     sums = [
         signed(sum(_main(level["heads"][head], told) for level in levels)) for head in range(heads)
     ]
-    add("logit" if told["probability"] else "sum", sums, told["logit"], bar=False)
+    whole = "difference" if told["rather"] else "logit" if told["probability"] else "sum"
+    add(whole, sums, told["logit"], bar=False)
     return table

@@ -104,7 +104,10 @@ def show_next(result: Result, console: Console) -> None:
         commands.insert(1, f"sta explain {folder} ID")
     if task.unit == "node" and task.kind == "class":
         commands.append(f"sta explore {folder}")
-    console.print(f"what next: {', '.join(commands)}", soft_wrap=True, markup=False)
+    best, by = max(result.runs, key=lambda run: task.metric.sign * run.val), ""
+    if len(result.runs) > 1:
+        by = f" (by run {best.run}, the best on validation)"
+    console.print(f"what next: {', '.join(commands)}{by}", soft_wrap=True, markup=False)
     found = result.references and result.references.best(task.metric)
     if found and task.metric.sign * (found.val - result.runs[0].val) > 0:
         longer = "a search of settings may find a better model: the same command with --tune 10m"

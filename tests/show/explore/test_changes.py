@@ -92,6 +92,31 @@ class TestViews:
         ]
         assert any("scaled as in training" in each for each in view["changed"]["kept"])
 
+    def test_all_of_the_root_is_told_as_it_is_after_the_changes(self, views):
+        changes = ["node:f4", "edge:f5>f3", "column:year=1999"]
+        view = views.node("f3", hops=2, changes=changes)
+        drawn = [node for node in view["nodes"] if node["id"] == "f3"]
+        assert len(drawn) > 1  # walks come back to it
+        for told in (*drawn, *(one for one in view["parts"]["sources"] if one["id"] == "f3")):
+            assert told["predicted"] == view["predicted"]
+            assert told["probability"] == view["probability"]
+        for node in drawn:
+            shares = dict(node["about"]["probabilities"])
+            assert shares[view["predicted"]] == view["probability"]
+            assert ("degree", "6", "4") in node["about"]["columns"]
+        assert ("year", "1963", "1999") in view["columns"]
+        assert ("country", "Kenya") in view["columns"]
+
+    def test_the_class_predicted_now_is_explained(self, views):
+        for id, changes in flips(views):
+            before, view = views.node(id), views.node(id, changes=changes)
+            assert view["class"] == view["predicted"] != before["class"]
+            logit = view["logits"][view_class(views, view["class"])]
+            columns = views.columns(id, changes=changes)
+            assert columns["all"] + columns["bias"] == pytest.approx(logit, abs=1e-5)
+            pair = views.node(id, changes=changes, rather=view["predicted"])
+            assert pair["class"] == before["class"]  # what was asked is asked still
+
     def test_columns_and_biases_are_the_logit(self, views):
         for rather in (None, "drama"):
             told = views.columns("f3", "comedy", rather, ["node:f5"])
@@ -121,6 +146,18 @@ class TestViews:
     def test_a_class_is_not_rather_itself(self, views):
         with pytest.raises(ValueError, match="is the class that is explained"):
             views.node("f3", cls="drama", rather="drama")
+
+
+def flips(views) -> list[tuple[str, list[str]]]:
+    """A node whose predicted class changes without its words."""
+    for i in range(40):
+        id = f"f{i}"
+        words = views.node(id)["inputs"]["plot"]["words"]
+        changes = [*(f"word:plot:{word}" for word in words), f"node:f{(i + 2) % 40}"]
+        view = views.node(id, changes=changes)
+        if view["predicted"] != view["changed"]["predicted"]:
+            return [(id, changes)]
+    pytest.fail("no prediction changes")
 
 
 def view_class(views, name):

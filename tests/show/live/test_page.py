@@ -77,9 +77,10 @@ def test_several_runs_lie_faint_behind_their_mean(
     for index in (0, 1):
         growing.grow(index, 1, 110)
         growing.end(index, 110)
-    growing.grow(2, 1, 40)
     with files.claimed(growing.folder):
         page.goto(url)
+        expect(page.locator("#doing")).to_have_text("Run 2 (3 of 3) is about to begin")
+        growing.grow(2, 1, 40)
         expect(page.locator("#doing")).to_have_text("Run 2 (3 of 3), epoch 40")
         expect(page.locator('#score path[class="line val faint"]')).to_have_count(2)
         expect(page.locator('#score path[class="line mean"]')).to_have_count(1)
@@ -206,7 +207,7 @@ def test_a_training_that_is_killed_and_resumed(page: Page, tmp_path: Path) -> No
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     short = ["digits", "--hops", "1", "--heads", "1", "--hidden-channels", "8"]
-    short += ["--runs", "2", "--epochs", "80", "--patience", "80", "--checkpoint-seconds", "1"]
+    short += ["--runs", "2", "--epochs", "400", "--patience", "400", "--checkpoint-seconds", "1"]
     first = trained(out, port, *short)
     try:
         assert first.stdout is not None

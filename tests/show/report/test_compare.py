@@ -1,6 +1,7 @@
 """Runs side by side: what is paired, what differs, and what is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from statistics import mean, stdev
@@ -10,7 +11,7 @@ import pytest
 
 import subtree_attention as sta
 from subtree_attention.show.report import Comparison, compare, render_comparison
-from subtree_attention.show.report.compare import summary
+from subtree_attention.show.report.compare import Difference, summary
 from tests.samples import friends, people
 from tests.show.conftest import NAME
 
@@ -107,6 +108,23 @@ def test_one_pair_has_the_interval_of_its_nodes(folders: tuple[Path, Path]) -> N
     assert told.mean == pytest.approx(apart.mean())
     assert told.high - told.low == pytest.approx(2 * 1.96 * apart.std() / len(apart) ** 0.5)
     assert "test nodes" in told.over
+
+
+def test_runs_that_score_the_same_are_not_left_to_chance(found: Comparison) -> None:
+    same = replace(found.pairings[0], difference=Difference(0.0, 0.0, 0.0, "2 pairs of runs"))
+    said = summary(found, same)
+    assert said.endswith(": test accuracy is the same, over 2 pairs of runs")
+    near = replace(same, difference=Difference(0.0, -0.1, 0.1, "2 pairs of runs"))
+    assert summary(found, near).endswith("it may be chance")
+
+
+def test_a_correction_that_came_to_nothing_is_said_to(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    tried = trained(tmp_path / "tried", hops=0, heads=1, correct=True)
+    found = compare([folders[1], tried], device="cpu")
+    kept = any(run.corrects for run in found.sides[str(tried)])
+    assert found.pairings[0].settings == [("correct", False, kept or "tried, not kept")]
 
 
 def test_three_folders_are_held_against_the_first(

@@ -13,6 +13,7 @@ import numpy as np
 from ...datasets import Dataset
 from ...datasets.features import is_csr, to_scipy
 from ...datasets.tables.columns import Category, Column, Matrix, Number, Tags, Text, Vector
+from ...explanations import Changes
 from ..text import short
 
 WORDS = 8
@@ -40,7 +41,8 @@ class Columns:
     def __init__(self, dataset: Dataset) -> None:
         x = dataset.features
         self._x = to_scipy(x) if is_csr(x) else x.numpy()
-        self._degree = np.bincount(dataset.edge_index[1].numpy(), minlength=dataset.num_nodes)
+        self._ends = dataset.edge_index.numpy()
+        self._degree = np.bincount(self._ends[1], minlength=dataset.num_nodes)
         self._columns: tuple[Column, ...] = dataset.schema.columns if dataset.schema else ()
         self._told = dataset.told
 
@@ -55,6 +57,12 @@ class Columns:
         if (more := len(written or self._columns) - COLUMNS) > 0:
             told.append(("more columns", str(more)))
         return [*told, ("degree", str(self._degree[node]))]
+
+    def degree(self, node: int, changes: Changes) -> str:
+        """Of a node after changes, as a text."""
+        sources = self._ends[0, self._ends[1] == node]
+        gone = [*changes.nodes, *(source for source, target in changes.edges if target == node)]
+        return str(np.count_nonzero(~np.isin(sources, gone)))
 
     def _from_features(self, node: int) -> list[tuple[str, str]]:
         row, start, told = self._row(node), 0, []

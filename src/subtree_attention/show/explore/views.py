@@ -164,7 +164,7 @@ class Views:
             hops: levels to draw.
             head: 1 to H, or all.
             by: what chooses and sizes the nodes, see `ORDERS`.
-            cls: name of the class to take apart; by default the predicted one.
+            cls: name of the class to take apart; by default the one predicted after the changes.
             rather: of another class: then the difference of their logits is taken apart.
             opened: how many nodes to draw of a level, by its hop, where more than at first.
             changes: what if, as texts, see `show.changes`: then all is as it is after them, and
@@ -175,26 +175,27 @@ class Views:
         _check.known("order", by, ORDERS)
         if head is not None and not 1 <= head <= self._explainer.heads:
             raise ValueError(f"there is no head {head}: heads are 1 to {self._explainer.heads}")
-        explained, against = self._pair(root, cls, rather)
         at = None if head is None else head - 1
-        choice = Choice(min(hops, MOST_HOPS), at, by, explained, against, opened or {})
         with self._lock:
             explanation, what_if = self._explain(root, tuple(changes))
+            explained, against = self._pair(root, what_if, cls, rather)
+            choice = Choice(min(hops, MOST_HOPS), at, by, explained, against, opened or {})
             apart = take_apart(explanation, choice)
+        after = {} if what_if is None else self._changed(what_if, changes)
+        own = {name: after[name] for name in ("predicted", "probability") if after}
         for drawn in apart["nodes"]:
-            drawn["about"] = self._about(drawn["node"])
+            drawn["about"] = self._about(drawn["node"], after if drawn["node"] == root else {})
             drawn["walk"] = [self._ids[step] for step in drawn["walk"]]
         for told in (*apart["nodes"], *apart["parts"]["sources"]):
-            told |= self._brief(told.pop("node"))
-        after = {} if what_if is None else self._changed(what_if, changes)
-        apart["nodes"][0] |= {name: after[name] for name in ("predicted", "probability") if after}
+            node = told.pop("node")
+            told |= self._brief(node) | (own if node == root else {})
         return {
             **self._brief(root),
             "class": self._classes[explained],
             "rather": rather,
             "logits": self._run.logits[root].tolist(),
             "probabilities": self._run.probabilities[root].tolist(),
-            "columns": self._columns(root, letters=CELL),
+            "columns": self._told_columns(root, after, letters=CELL),
             "inputs": self._inputs(root),
             **after,
             **apart,
@@ -224,16 +225,26 @@ class Views:
     ) -> dict[str, Any]:
         """Which columns of the table made the logit of a root, see `inputs.columns`."""
         root = self._find(id)
-        explained, against = self._pair(root, cls, rather)
         with self._lock:
-            explanation, _ = self._explain(root, tuple(changes))
+            explanation, what_if = self._explain(root, tuple(changes))
+            explained, against = self._pair(root, what_if, cls, rather)
             return columns(self._run, explanation, explained, against)
 
-    def _pair(self, root: int, cls: str | None, rather: str | None) -> tuple[int, int | None]:
-        """The class that is explained, and the one that it might be rather."""
+    def _pair(
+        self, root: int, what_if: WhatIf | None, cls: str | None, rather: str | None
+    ) -> tuple[int, int | None]:
+        """The class that is explained, and the one that it might be rather.
+
+        By default the one predicted now; where that is what it might be rather, the one before.
+        """
         named = self._run.dataset.find_class
-        explained = int(self._answers.given[root]) if cls is None else named(cls)
+        before = predicted = int(self._answers.given[root])
+        if what_if is not None:
+            assert isinstance(what_if.answers, OfClasses)  # as above
+            predicted = int(what_if.answers.given[1])
         against = None if rather is None else named(rather)
+        default = before if predicted == against else predicted
+        explained = default if cls is None else named(cls)
         if against == explained:
             raise ValueError(f"'{rather}' is the class that is explained: say another one")
         return explained, against
@@ -249,6 +260,7 @@ class Views:
         """What a root says after changes, and under "changed" what it said before."""
         before, after = (what_if.answers.told(unit) for unit in (0, 1))
         sure_before, sure_after = (what_if.answers.sure(unit) for unit in (0, 1))
+        values = parse(self._run, changes)["values"]
         return {
             "predicted": after,
             "probability": sure_after,
@@ -257,6 +269,10 @@ class Views:
             "changed": {
                 "changes": [{"text": text, "told": self._chip(text)} for text in changes],
                 "kept": what_if.kept,
+                "columns": {
+                    **{name: value or MISSING for name, value in values.items()},
+                    "degree": self._columns.degree(what_if.node, what_if.changes),
+                },
                 "predicted": before,
                 "probability": sure_before,
                 "logits": what_if.before.logits.tolist(),
@@ -307,9 +323,19 @@ class Views:
         has_picture = self._run.dataset.picture(node) is not None
         return {"id": told.pop("node"), "number": node, **told, "picture": has_picture}
 
-    def _about(self, node: int) -> dict[str, Any]:
-        """What is shown where a node is pointed at."""
-        shares = self._run.probabilities[node]
+    def _told_columns(
+        self, node: int, after: dict[str, Any], **letters: int
+    ) -> list[tuple[str, ...]]:
+        """Names and values, and the value after changes where that is another."""
+        now = after["changed"]["columns"] if after else {}
+        return [
+            (name, value, now[name]) if now.get(name, value) != value else (name, value)
+            for name, value in self._columns(node, **letters)
+        ]
+
+    def _about(self, node: int, after: dict[str, Any]) -> dict[str, Any]:
+        """What is shown where a node is pointed at; `after`: see `_changed`."""
+        shares = np.asarray(after.get("probabilities", self._run.probabilities[node]))
         best = np.argsort(-shares, kind="stable")[:3]
         pairs = [(self._classes[cls], float(shares[cls])) for cls in best]
-        return {"probabilities": pairs, "columns": self._columns(node)}
+        return {"probabilities": pairs, "columns": self._told_columns(node, after)}

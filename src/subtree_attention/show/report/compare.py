@@ -53,6 +53,11 @@ class Difference:
     over: str
 
     @property
+    def none(self) -> bool:
+        """Whether every pair has the same score."""
+        return self.mean == self.low == self.high == 0
+
+    @property
     def verdict(self) -> str:
         if self.low is None or self.high is None:
             return "one pair of runs does not say whether that is chance"
@@ -171,7 +176,7 @@ def _pairing(names: tuple[str, str], first: list[SavedRun], runs: list[SavedRun]
         pairs=pairs,
         left=unpaired,
         difference=_difference(pairs),
-        settings=_settings(first[0], runs[0]),
+        settings=_settings(first, runs),
         classes=_classes(pairs),
         shown=shown,
         only=_only(*shown),
@@ -202,15 +207,16 @@ def _around(middle: float, reach: float) -> tuple[float, float]:
     return middle - reach, middle + reach
 
 
-def _settings(first: SavedRun, other: SavedRun) -> list[tuple[str, Any, Any]]:
+def _settings(runs: list[SavedRun], others: list[SavedRun]) -> list[tuple[str, Any, Any]]:
     """What is not alike, from the configuration to the graph."""
+    first, other = runs[0], others[0]
 
     def told(config: Config) -> dict[str, Any]:
         return {"model": config.model.name, "task": config.task.name, **config.flat()}
 
     ours, theirs = told(first.config), told(other.config)
     found = [
-        (name, ours.get(name), theirs.get(name))
+        (name, _tried(name, ours.get(name), runs), _tried(name, theirs.get(name), others))
         for name in dict.fromkeys([*ours, *theirs])
         if ours.get(name) != theirs.get(name) and name not in ("runs", "graph")
     ]
@@ -219,6 +225,12 @@ def _settings(first: SavedRun, other: SavedRun) -> list[tuple[str, Any, Any]]:
         if mine != its:
             found.append((name.removeprefix("num_"), f"{mine:,}", f"{its:,}"))
     return found
+
+
+def _tried(name: str, value: Any, runs: list[SavedRun]) -> Any:
+    """A setting; of correct and smooth also whether it came to nothing."""
+    tried = name == "correct" and value and not any(run.corrects for run in runs)
+    return "tried, not kept" if tried else value
 
 
 def _classes(pairs: list[tuple[SavedRun, SavedRun]]) -> list[tuple[str, int, float, float]]:
@@ -291,6 +303,8 @@ def summary(comparison: Comparison, pairing: Pairing) -> str:
     by = format(abs(metric.scale * found.mean), metric.form)
     if float(by) == 0:
         lead = f"{pairing.names[1]} is as good as {pairing.names[0]}"
+        if found.none:
+            return f"{lead}: test {metric.title} is the same, over {found.over}"
     else:
         unit = " points" if metric.unit == "%" else f" {metric.unit}" * bool(metric.unit)
         lead = f"{pairing.names[1]} is {way} than {pairing.names[0]} by {by}{unit}"

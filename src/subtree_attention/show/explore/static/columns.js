@@ -4,9 +4,12 @@ import { bar, button, el, largest, row, signed } from "./dom.js";
 
 // Names and values of the root; on.add(text) changes one, see changes.py.
 export function ownColumns({ columns, inputs }, on) {
-  return columns.flatMap(([name, value]) => [
-    el("dt", {}, name), el("dd", {}, value, ...(inputs[name] ? changesOf(name, value, inputs[name], on) : []))]);
+  return columns.flatMap(([name, value, now]) => [
+    el("dt", {}, name), el("dd", {}, since(value, now), ...(inputs[name] ? changesOf(name, value, inputs[name], on) : []))]);
 }
+
+// A value, and what it is after changes.
+export const since = (value, now) => (now ? `${value}, now ${now}` : value);
 
 function changesOf(name, value, { words, one_of: oneOf, numeric }, on) {
   if (words.length) return [wordsOf(name, words, on)];

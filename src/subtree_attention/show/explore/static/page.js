@@ -29,8 +29,8 @@ async function go(id, before = trail) {
 
 // Options that another root has too: what was opened or changed is this one's.
 function carried() {
-  const { open, changes, ...options } = parse(location.hash).options;
-  return options;
+  const { open, changes, rather, ...options } = parse(location.hash).options;
+  return options.class ? { ...options, rather } : options; // it may be what another root is predicted
 }
 
 function change(options) {
@@ -170,8 +170,8 @@ function showControls(options) {
   for (const name of ["by", "head", "hops"]) controls[name].value = options[name];
   controls.hops.setAttribute("aria-valuetext", `${options.hops} of ${graph.hops} hops`);
   byId("hops-now").textContent = `${controls.hops.value} of ${graph.hops}`;
-  controls.class.options[0].textContent = `predicted (${(view.changed ?? view).predicted})`;
-  controls.class.value = options.class ?? "";
+  controls.class.options[0].textContent = `predicted (${view.predicted})`;
+  controls.class.value = options.class ?? (view.class === view.predicted ? "" : view.class);
   for (const option of rather.options) option.disabled = option.value === view.class;
   rather.value = options.rather ?? "";
 }

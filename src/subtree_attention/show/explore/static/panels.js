@@ -1,6 +1,6 @@
 // What stands around the picture: the verdict, bars, tables, the legend, the list and the card.
 
-import { columnRows, columnsSaid, ownColumns } from "./columns.js";
+import { columnRows, columnsSaid, ownColumns, since } from "./columns.js";
 import {
   bar, button, byId, called, count, el, hopName, largest, percent, pictureOf, row, short, signed, titled, total,
 } from "./dom.js";
@@ -157,7 +157,7 @@ export class Panels {
   said(node, rows) {
     const about = [
       ...node.about.probabilities.map(([name, share]) => [this.named(name), percent(share)]),
-      ...node.about.columns.map(([name, value]) => [short(name, 24), short(value, 60)]),
+      ...node.about.columns.map(([name, value, now]) => [short(name, 24), since(short(value, 60), now)]),
     ];
     const steps = node.walk.map((id) => short(id, 18)).join(" → ");
     return [

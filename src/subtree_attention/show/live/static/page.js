@@ -102,7 +102,10 @@ function showNow(state) {
     gone: "Nobody answers: the process has ended, or its machine is asleep",
   };
   const which = known.competing ? `Model ${run?.name}` : `R${run?.name.slice(1)} (${known.runs.indexOf(run) + 1} of ${known.total})`;
-  tell(byId("doing"), words[state] ?? (going ? `${which}, epoch ${run.epochs.toLocaleString("en")}` : "About to begin"));
+  const done = ended().length;
+  const next = done < known.total ? `Run ${done} (${done + 1} of ${known.total}) is about to begin` : "About to end";
+  const soon = done && !known.competing ? next : "About to begin";
+  tell(byId("doing"), words[state] ?? (going ? `${which}, epoch ${run.epochs.toLocaleString("en")}` : soon));
   document.title = `${STATES[state]}: ${known.graph}${run?.best ? `, ${scored(run.best.val)}` : ""}`;
   byId("bar").hidden = !going || known.competing;
   const rest = [];
