@@ -429,7 +429,8 @@ def _main(pair: list[float], told: dict[str, Any]) -> float:
 def _table(told: dict[str, Any]) -> Table:
     """How much each hop and head adds to the output that is explained."""
     levels, cls, names = told["levels"], plain(told["class"]), _columns(told)
-    heads, rest = len(levels[0]["heads"]), slice(0 if told["rather"] else 1, None)
+    heads = len(levels[0]["heads"])
+    rest = slice(0) if told["rather"] else slice(1, None)  # both logits stand in the tree above
     headings = ("", *(f"head {head}" for head in range(1, heads + 1)), "all", "", *names[rest])
     of = cls if told["probability"] is None else f"the logit of {cls}"
     title = f"what {of} {'is made of' if told['exact'] else 'is attributed to'}"
