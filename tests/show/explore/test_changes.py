@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
@@ -229,6 +230,45 @@ class TestPage:
         expect(page.locator("#what-if")).to_be_hidden()
         assert "without" not in page.url
 
+    def test_a_wrong_value_is_told_beside_its_field(self, browser, url):
+        page = browser.new_page(viewport={"width": 1280, "height": 700})  # it notes a 400
+        opened(page, url, "f3")
+        page.locator("#columns").get_by_text("change it").first.click()
+        field = page.get_by_role("textbox", name="another value of year")
+        for value in ("abc", "1999"):
+            field.fill(value)
+            page.get_by_role("button", name="try it").first.click()
+            if value == "abc":
+                expect(field).to_have_accessible_description(re.compile("cannot be 'abc'"))
+                expect(field).to_be_focused()
+                expect(page.locator("#problem")).to_be_hidden()
+        expect(page.locator("#what-if")).to_be_in_viewport()
+        expect(page.locator("#said")).to_contain_text("before")
+        expect(page.locator("#columns")).to_contain_text("1963, now 1999")
+        page.close()
+
+    def test_back_takes_one_step_back(self, page, url):
+        opened(page, url, "f3", "?class=comedy")
+        page.locator("#drawing").focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Delete")
+        expect(page.locator("#changes .chip")).to_have_count(1)
+        page.get_by_role("combobox", name="rather than").select_option("drama")
+        expect(page).to_have_url(re.compile("rather=drama"))
+        page.go_back()
+        expect(page).not_to_have_url(re.compile("rather=drama"))
+        expect(page.locator("#changes .chip")).to_have_count(1)
+        page.go_back()
+        expect(page.locator("#what-if")).to_be_hidden()
+
+    def test_the_selector_says_what_is_predicted_now(self, page, url, views):
+        [(id, changes)] = flips(views)
+        opened(page, url, id, f"?{urlencode([('without', change) for change in changes])}")
+        now = views.node(id, changes=changes)["predicted"]
+        chosen = page.locator("#controls [name=class] option").first
+        expect(chosen).to_have_text(f"predicted ({now})")
+        expect(page.locator("h2 .of-class")).to_have_text(f"the logit of {now}")
+
     def test_another_root_has_no_changes(self, page, url):
         opened(page, url, "f3", "?without=node:f5")
         page.locator("#sources a").nth(1).click()
@@ -270,6 +310,7 @@ class TestPage:
         opened(page, url, "f2")
         expect(page.locator("#root")).to_have_text("<i>Seven</i> 2 f2")
         expect(page.locator("#trail li")).to_have_text(["<i>Seven</i> 2"])
+        expect(page.locator("#sources .id").first).to_have_text(re.compile(r"^ f\d+$"))
         names = page.evaluate(f"{CY}.nodes('.mark').map((node) => node.data('name'))")
         assert any(name.startswith("The Winter") for name in names)
         page.locator("#find").fill("uncle")

@@ -37,7 +37,7 @@ def test_the_start_has_three_lists_and_they_lead_to_nodes(page, url):
     expect(page.locator("#lists h2")).to_have_text(
         ["Most confident mistakes", "Least certain", "Most confident"]
     )
-    expect(page.locator("#facts")).to_contain_text("40 nodes · 240 edges · 2 classes")
+    expect(page.locator("#facts")).to_contain_text("40 nodes · 240 directed edges · 2 classes")
     first = page.locator("#lists section").last.locator("a").first
     first.click()
     expect(page).to_have_url(re.compile("#/node/"))
@@ -78,10 +78,29 @@ def test_an_unknown_node_is_told(browser, url):
     opened(page, url, "p1")
     page.evaluate("location.hash = '#/node/nobody'")
     expect(page.get_by_role("alert")).to_have_text("there is no node 'nobody'")
+    expect(page.locator("#view")).to_be_hidden()
+    expect(page).to_have_title("people · sta explore")
     expect(page.locator("#trail li")).to_have_text(["p1"])
-    page.locator("#sources a").nth(1).click()
+    page.locator("#lists a").first.click()
     expect(page.locator("#trail li")).to_have_count(2)
     expect(page.get_by_role("alert")).to_be_hidden()
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("?class=horror&hops=2", "horror"),
+        ("?without=node:nope&class=yes", "nope"),
+        ("?set=age%3Dabc", "'age' cannot be 'abc'"),
+    ],
+)
+def test_what_an_address_asks_in_vain_is_left_out(browser, url, options, words):
+    page = browser.new_page()  # as above, a 400
+    opened(page, url, "p1", options)
+    expect(page.locator("#problem")).to_contain_text(words)
+    expect(page.locator("#what-if")).to_be_hidden()
+    assert ("class=yes" in page.url) == ("yes" in options)  # what can be shown stays
     page.close()
 
 

@@ -90,6 +90,7 @@ def test_classes_and_cells_are_filters(page, url, views):
     expect(page).to_have_url(re.compile("true=.*&predicted="))
     expect(cell).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#lists section").last.locator("li")).to_have_count(min(20, nodes))
+    expect(page.locator("#lists section")).to_have_count(1 if nodes <= 20 else 3)
     cell.click()
     expect(page).not_to_have_url(re.compile("predicted="))
     expect(cell).to_be_focused()
@@ -195,6 +196,11 @@ def test_on_touch_a_tap_shows_the_card_with_a_link(browser, url, views):
         page.touchscreen.tap(*at(page, *views.map.positions("pca")[node]))
         link = page.locator("#map-card a")
         expect(link).to_have_text("Open its subtree")
+        card, frame = page.locator("#map-card").bounding_box(), page.locator("#map").bounding_box()
+        assert card["x"] >= frame["x"]
+        assert card["x"] + card["width"] <= frame["x"] + frame["width"]
+        expect(page.locator("#map-keys .by-touch")).to_be_visible()
+        expect(page.locator("#map-keys .by-mouse")).to_be_hidden()
         assert page.locator("#start").is_visible()
         link.tap()
         expect(page.locator("#root")).to_be_visible()

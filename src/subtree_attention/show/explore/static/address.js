@@ -11,7 +11,8 @@ export function parse(hash) {
   if (!found) return { id: null, options: {} };
   const given = new URLSearchParams(found[2] ?? "");
   const options = Object.fromEntries([...given].filter(([name]) => OPTIONS.includes(name)));
-  const changes = [...given].filter(([name]) => CHANGES.includes(name)).map(([, text]) => text);
+  const changes = [...given].filter(([name]) => CHANGES.includes(name)).map(([name, text]) =>
+    (name === "set" && !text.startsWith("column:") ? `column:${text}` : text)); // as on the command line
   return { id: decoded(found[1]), options: changes.length ? { ...options, changes } : options };
 }
 

@@ -7,7 +7,7 @@ async function asked(path, parameters) {
   } catch {
     throw new Error("The server does not answer: is 'sta explore' still running?");
   }
-  if (!answer.ok) throw new Error((await answer.json()).error);
+  if (!answer.ok) throw Object.assign(new Error((await answer.json()).error), { status: answer.status });
   return answer;
 }
 

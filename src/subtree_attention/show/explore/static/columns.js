@@ -2,7 +2,7 @@
 
 import { bar, button, el, largest, row, signed } from "./dom.js";
 
-// Names and values of the root; on.add(text) changes one, see changes.py.
+// Names and values of the root; on.add(text, complain) changes one, see changes.py.
 export function ownColumns({ columns, inputs }, on) {
   return columns.flatMap(([name, value, now]) => [
     el("dt", {}, name), el("dd", {}, since(value, now), ...(inputs[name] ? changesOf(name, value, inputs[name], on) : []))]);
@@ -26,16 +26,24 @@ function wordsOf(name, words, on) {
   return el("details", { class: "changing" }, el("summary", {}, "leave out a word"), el("p", { class: "words" }, ...items));
 }
 
+let fields = 0;
+
 // Another value: one of some, or any number.
 function setting(name, value, oneOf, on) {
   const label = `another value of ${name}`;
   const input = oneOf.length
     ? el("select", { "aria-label": label }, ...oneOf.map((each) => el("option", { selected: each === value }, each)))
     : el("input", { "aria-label": label, value, inputmode: "decimal", size: "8" });
-  const form = el("form", {}, input, el("button", {}, "try it"));
+  const wrong = el("p", { class: "wrong", role: "alert", id: `wrong-value-${(fields += 1)}` });
+  const form = el("form", {}, input, el("button", {}, "try it"), wrong);
+  input.setAttribute("aria-describedby", wrong.id);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    on.add(`column:${name}=${input.value}`);
+    on.add(`column:${name}=${input.value}`, (problem) => {
+      wrong.textContent = problem.message;
+      input.setAttribute("aria-invalid", "true");
+      input.focus();
+    });
   });
   return el("details", { class: "changing" }, el("summary", {}, "change it"), form);
 }

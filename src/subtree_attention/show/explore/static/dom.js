@@ -41,8 +41,10 @@ export const called = (node) => node.name ?? node.id;
 export const pictureOf = (node) => `/api/picture?${new URLSearchParams({ id: node.id })}`;
 
 // Its name, with the id beside it where they differ.
-export const titled = (node, length = 60) => [
-  short(called(node), length), ...(node.name ? [el("span", { class: "quiet id" }, ` ${short(node.id, 24)}`)] : [])];
+export const titled = (node, length = 60) => [short(called(node), length), ...idOf(node)];
+
+// The id where a node is called by its name: names may be shared.
+export const idOf = (node) => (node.name ? [el("span", { class: "quiet id" }, ` ${short(node.id, 24)}`)] : []);
 
 export const button = (text, does) => {
   const made = el("button", { type: "button" }, text);

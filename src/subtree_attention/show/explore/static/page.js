@@ -1,4 +1,4 @@
-// The page: an address becomes a view. A new root is a step of the history, a control is not.
+// The page: an address becomes a view. A new root is a step of the history, and so is a change; a control is not.
 
 import { format, parameters, parse } from "./address.js";
 import { ask } from "./ask.js";
@@ -34,8 +34,10 @@ function carried() {
 }
 
 function change(options) {
-  const here = parse(location.hash);
-  history.replaceState(history.state, "", format(here.id, { ...here.options, ...options }));
+  const here = parse(location.hash), asks = "class" in options || "rather" in options;
+  // After a change, another question is a step too: else Back would take both away at once.
+  const step = here.options.changes && asks ? "pushState" : "replaceState";
+  history[step](history.state, "", format(here.id, { ...here.options, ...options }));
   render();
 }
 
@@ -48,14 +50,18 @@ function open(rest) {
 }
 
 // What if: each change is a step of the history, so that Back takes it back.
-function alter(update) {
+async function alter(update, said) {
   const { id, options } = parse(location.hash), changes = update(options.changes ?? []);
   const next = { ...options, changes };
-  return render({ id, options: next }, () => history.pushState({ trail }, "", format(id, next)));
+  const shown = await render({ id, options: next }, () => history.pushState({ trail }, "", format(id, next)), said);
+  if (!shown) return;
+  byId("said").textContent = byId(view.changed ? "outcome" : "verdict").textContent;
+  byId("what-if").scrollIntoView({ block: "nearest" });
 }
 
 const whatIf = {
-  add: (text) => alter((changes) => [...changes.filter((each) => each !== text && !replaces(text, each)), text]),
+  add: (text, said) => alter(
+    (changes) => [...changes.filter((each) => each !== text && !replaces(text, each)), text], said),
   drop: (text) => alter((changes) => changes.filter((each) => each !== text)),
   clear: () => alter(() => []),
 };
@@ -98,24 +104,33 @@ function showTrail(current) {
 
 // ------------------------------------------------------------------------------------ showing
 
-// `arrive` is called once there is something to show; by default the address is where we are.
-async function render(address = parse(location.hash), arrive = (root) => (trail = walked(root))) {
+// `arrive` is called once there is something to show, `said` with what is wrong; by default the address is where
+// we are.
+async function render(address = parse(location.hash), arrive = null, said = complain) {
   if (!graph) return false; // it begins by rendering
   const { id, options } = address, mine = ++asked;
   try {
     const { show, root } = id === null ? await startPage() : await rootPage(id, options);
     if (mine !== asked) return false; // something else was asked meanwhile
-    arrive(root);
+    if (arrive) arrive(root);
+    else trail = walked(root);
     byId("problem").hidden = true;
     keepingFocus(show);
     showTrail(id);
     return true;
   } catch (problem) {
     if (mine !== asked) return false;
-    complain(problem);
-    if (byId("view").hidden && byId("start").hidden) (await startPage()).show(); // rather than nothing
+    if (!arrive && id !== null && problem.status) await renderLess(address, problem);
+    said(problem);
     return false;
   }
+}
+
+// Of an address that asks for what is not there: the start in place of no node, else the node without its changes, or
+// without any options.
+function renderLess({ id, options: { changes, ...options } }, { status }) {
+  history.replaceState(history.state, "", status === 404 ? "#/" : format(id, changes ? options : {}));
+  return render();
 }
 
 // What had the focus may be gone or hidden: then the heading of what is shown has it.

@@ -2,7 +2,7 @@
 
 import { columnRows, columnsSaid, ownColumns, since } from "./columns.js";
 import {
-  bar, button, byId, called, count, el, hopName, largest, percent, pictureOf, row, short, signed, titled, total,
+  bar, button, byId, called, count, el, hopName, idOf, largest, percent, pictureOf, row, short, signed, titled, total,
 } from "./dom.js";
 import { showWhatIf } from "./whatif.js";
 
@@ -74,7 +74,7 @@ export class Panels {
     const { parts } = view;
     const most = largest(parts.sources.map((source) => source.contribution));
     const rows = parts.sources.map((source) => row(false,
-      el("span", {}, el("span", { class: this.classes.look(source.predicted).mark }), this.link(source)),
+      el("span", {}, el("span", { class: this.classes.look(source.predicted).mark }), this.link(source), ...idOf(source)),
       hopName(source.hop), bar(source.contribution, most), signed(source.contribution)));
     const rest = [
       [parts.others, count(parts.others, "other node"), parts.others_contribution, "quiet"],
@@ -110,7 +110,7 @@ export class Panels {
   levels(view) {
     return view.levels.filter((level) => level.rest).map((level) => {
       const nodes = view.nodes.filter((node) => node.hop === level.hop);
-      const items = nodes.map((node) => el("li", {}, this.link(node), ` ${this.told(node)}`));
+      const items = nodes.map((node) => el("li", {}, this.link(node), ...idOf(node), ` ${this.told(node)}`));
       if (level.rest.nodes) items.push(this.rest({ ...level.rest, hop: level.hop }));
       const title = `${hopName(level.hop)}: ${count(level.nodes, "node")}, ${signed(level.contribution)}`;
       return el("section", {}, el("h3", {}, title), el("ul", {}, ...items));

@@ -3,17 +3,18 @@
 import { formatStart, parse, parseStart } from "./address.js";
 import { ask } from "./ask.js";
 import { Confusion } from "./confusion.js";
-import { byId, count, el, percent, pictureOf } from "./dom.js";
+import { byId, count, el, idOf, percent, pictureOf } from "./dom.js";
 import { Scatter } from "./map.js";
 import { NodeCard } from "./nodecard.js";
 import { NO_CLASS } from "./points.js";
 import { Selection } from "./selection.js";
 
 const LISTS = [
-  ["mistakes", "Most confident mistakes", "Predicted with certainty, and wrong."],
-  ["uncertain", "Least certain", "No class is far ahead."],
-  ["confident", "Most confident", "One class has nearly all the probability."],
+  ["mistakes", "Most confident mistakes", "Wrong, the most probable first."],
+  ["uncertain", "Least certain", "The least probable prediction first."],
+  ["confident", "Most confident", "The most probable prediction first."],
 ];
+const WHOLE = "All of these nodes"; // where they fit into one list
 const SPLITS = {
   test: "test", val: "validation", train: "training", unlabelled: "unlabelled", other: "in no part", all: "all",
 };
@@ -78,7 +79,7 @@ export class Start {
       for (const link of document.querySelectorAll("a.to-start")) link.href = location.hash || "#/";
       this.showControls(options);
       this.confusion.show(table, options);
-      byId("lists").replaceChildren(...LISTS.map(([what, title, hint], i) => this.list(what, title, hint, lists[i])));
+      byId("lists").replaceChildren(...this.lists(lists, chosen.length > 1));
       byId("view").hidden = true;
       byId("start").hidden = false;
       this.showMap(options).catch(this.complain);
@@ -90,7 +91,7 @@ export class Start {
     const { known, right } = this.graph.splits.find(({ name }) => name === split);
     const whose = split === "all" ? "known label" : `${SPLITS[split]} node`;
     const { nodes, edges, classes } = this.graph;
-    const sizes = [count(nodes, "node"), count(edges, "edge"), `${classes.length} classes`].join(" · ");
+    const sizes = [count(nodes, "node"), count(edges, "directed edge"), `${classes.length} classes`].join(" · ");
     const score = known ? [el("strong", {}, percent(right / known)), ` of ${count(known, whose)} predicted right`] : [];
     return [...score, el("span", { class: "quiet" }, known ? ` · ${sizes}` : sizes)];
   }
@@ -104,6 +105,16 @@ export class Start {
     byId("map-way").elements.by.value = options.by;
   }
 
+  // Of nodes that are filtered, and fit into one list, there is one: the others would say the same.
+  lists([mistakes, uncertain, confident], filtered) {
+    const ids = new Set(uncertain.map(({ id }) => id));
+    const [what, , hint] = LISTS[2];
+    if (filtered && ids.size === confident.length && confident.every(({ id }) => ids.has(id))) {
+      return [this.list(what, WHOLE, hint, confident)];
+    }
+    return [mistakes, uncertain, confident].map((nodes, i) => this.list(...LISTS[i], nodes));
+  }
+
   list(what, title, hint, nodes) {
     const body = nodes.length ? el("ol", {}, ...nodes.map((node) => this.item(node))) : el("p", { class: "quiet" }, "None.");
     return el("section", { "data-list": what }, el("h2", {}, title), el("p", { class: "quiet" }, hint), body);
@@ -112,7 +123,7 @@ export class Start {
   item(node) {
     const wrong = node.label !== null && node.label !== node.predicted;
     return el("li", {},
-      el("span", {}, node.picture ? el("img", { src: pictureOf(node), alt: "", loading: "lazy" }) : null, this.link(node)),
+      el("span", {}, node.picture ? el("img", { src: pictureOf(node), alt: "", loading: "lazy" }) : null, this.link(node), ...idOf(node)),
       el("span", { class: "quiet" }, percent(node.probability)),
       el("span", { class: "pair" }, this.panels.named(node.predicted),
         wrong ? el("span", { class: "wrong" }, "is ", this.panels.named(node.label)) : null,
