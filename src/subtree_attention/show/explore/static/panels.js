@@ -190,7 +190,7 @@ function hopRows(view) {
       line(hopName(level.hop), total(level.heads), level.heads.map(signed), level.rest ? false : "quiet")),
     ...Object.entries(beside).map(([name, value]) => line(name, value, heads.map(() => ""), false)),
     line("bias", bias, heads.map(() => ""), false),
-    line(view.rather ? "difference" : "logit", view.parts.logit, sums.map(signed), "total"),
+    line(view.rather ? "sum" : "logit", view.parts.logit, sums.map(signed), "total"),
   ];
 }
 
