@@ -59,6 +59,9 @@ def run(own: Path) -> sta.SavedRun:
 def test_it_shows_itself_with_ids_and_classes_and_nothing_acts(run: sta.SavedRun) -> None:
     node = run.dataset.id(run.answers.mistakes(run.split.test.numpy())[0])
     text = run.explain(node)._repr_html_()
+    said = repr(run.explain(node))
+    assert said.startswith(f"Explanation(root={node!r}")
+    assert f"predicted={run.answers.told(run.dataset.find(node))!r}, nodes=" in said
     seen = Seen(text)
     assert seen.tags <= TAGS | {"td", "th"}
     assert seen.attributes <= ATTRIBUTES

@@ -53,7 +53,8 @@ def test_only_mistakes_are_ringed(run: sta.SavedRun) -> None:
     for node, most in ((wrong, 1), (7, 1)):
         apart = of_run(run, run.explainer(node), Choice(0, None, "attention", 3), most)
         svg = subtree_svg(apart, classes=run.dataset.classes)
-        assert ("var(--wrong)" in svg) == (node == wrong)
+        ring = f'stroke="var(--class-{int(run.target[node])})"'  # as on the page: what it is
+        assert (ring in svg) == ("wrong: ringed by what it is" in svg) == (node == wrong)
 
 
 def test_alone_it_has_its_colours_and_no_style(run: sta.SavedRun) -> None:

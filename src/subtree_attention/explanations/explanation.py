@@ -351,4 +351,9 @@ class Explanation:
 
     def __repr__(self) -> str:
         hops = ", ".join(f"{level.hop}: {len(level.nodes)}" for level in self.levels)
-        return f"Explanation(root={self.root}, predicted={self.predicted}, nodes={{{hops}}})"
+        root, predicted = str(self.root), str(self.predicted)
+        if self.run is not None:
+            id, title = (of(self.root) for of in (self.run.dataset.id, self.run.dataset.title))
+            root = repr(id) + f" ({title!r})" * (title != id)
+            predicted = repr(self.run.answers.told(self.root))
+        return f"Explanation(root={root}, predicted={predicted}, nodes={{{hops}}})"

@@ -27,8 +27,8 @@ NAMED = 8
 """Nodes that are named, if their names find room."""
 TEXT, SMALL = 12.0, 11.0
 """Sizes of texts: of names, and of captions and the key."""
-LETTERS = 18
-"""Of a name; the whole of it is said where the node is pointed at."""
+LETTERS, FEWER = 18, 10
+"""Of a name, and where it finds no room else; the whole is said where the node is pointed at."""
 PICTURED = 16.0
 """The least diameter of a node that shows its picture: in a smaller one nothing would be seen."""
 PADDING = 6.0
@@ -109,9 +109,9 @@ class _Drawing:
             Node(hop, None if isinstance(hop, str) else 0, sizes(rest)) for hop, rest in rests
         ]
         self.captions = {level["hop"]: self._caption(level) for level in self.levels}
-        widths = {hop: max(map(_wide, text)) * SMALL for hop, text in self.captions.items()}
-        self.spots, self.rings = place(placed, widths)
         self.text, self.small = TEXT * larger, SMALL * larger
+        widths = {hop: max(map(_wide, text)) * self.small for hop, text in self.captions.items()}
+        self.spots, self.rings = place(placed, widths)
         self.boxes: list[Box] = []  # of what is drawn, which no name may cover
 
     def svg(self) -> Markup:
@@ -188,7 +188,7 @@ class _Drawing:
         if isinstance(told.get("picture"), bytes) and mark.size >= PICTURED:
             drawn += _picture(told["picture"], spot, radius)
         if self._wrong(told):
-            ring = {"fill": "none", "stroke": self.colour("wrong"), "stroke_width": 2}
+            ring = {"fill": "none", "stroke": self.colour(self._truth(told)), "stroke_width": 2}
             drawn += _shape((), spot, radius * max(1, *shape[1::2], 1) + 3, **ring)
         return _tag("g", _tag("title", self._words(told)), drawn)
 
@@ -215,6 +215,10 @@ class _Drawing:
         known = told.get("label") is not None and told.get("predicted") is not None
         return bool(self.classes) and known and told["label"] != told["predicted"]
 
+    def _truth(self, told: Mapping[str, Any]) -> str:
+        """The name of the colour of the true class."""
+        return self._class(told["label"])[0] if told["label"] in self.classes else "wrong"
+
     def _words(self, told: Mapping[str, Any]) -> str:
         """What is said of a node where it is pointed at."""
         name = told.get("name")
@@ -238,14 +242,15 @@ class _Drawing:
         for at in order:
             mark, spot = self.marks[at], self.spots[at]
             if mark.rest:
-                text = f"+{mark.told['nodes']:,}"
+                texts = [f"+{mark.told['nodes']:,}"]
             elif named < NAMED:
-                name = mark.told.get("name") or mark.told["id"]
-                text = short(visible(name), LETTERS)
+                name = visible(mark.told.get("name") or mark.told["id"])
+                texts = [short(name, LETTERS), short(name, FEWER)][: 1 if at == 0 else 2]
             else:
                 continue
             away = mark.size / 2 + (7 if self._wrong(mark.told) else 4)
-            box = self._room(text, spot, away, at == 0)
+            tried = ((text, self._room(text, spot, away, at == 0)) for text in texts)
+            text, box = next((found for found in tried if found[1]), ("", None))
             if box is None:
                 continue
             named += not mark.rest
@@ -259,11 +264,16 @@ class _Drawing:
     def _room(self, text: str, spot: Spot, away: float, root: bool) -> Box | None:
         """A free place for a name beside a node: on the far side of the root, if there is one."""
         wide, high = _wide(text) * self.text / 2, self.text * 0.6
+        aside, off = 0.7 * away + wide, 0.7 * away + high
         sides = {
             "right": (spot.x + away + wide, spot.y),
             "left": (spot.x - away - wide, spot.y),
             "top": (spot.x, spot.y - away - high),
             "bottom": (spot.x, spot.y + away + high),
+            "top right": (spot.x + aside, spot.y - off),
+            "bottom right": (spot.x + aside, spot.y + off),
+            "top left": (spot.x - aside, spot.y - off),
+            "bottom left": (spot.x - aside, spot.y + off),
         }
         across, up = math.sin(spot.angle), math.cos(spot.angle)
         out = ("right" if across > 0 else "left"), ("top" if up > 0 else "bottom")
@@ -326,8 +336,8 @@ class _Drawing:
                 if name in there
             ]
         if any(map(self._wrong, nodes)):
-            look = {"fill": "none", "stroke": self.colour("wrong"), "stroke_width": 2}
-            entries.append(entry("wrong", (), self.small / 2, **look))
+            look = {"fill": "none", "stroke": self.colour("quiet"), "stroke_width": 2}
+            entries.append(entry("wrong: ringed by what it is", (), self.small / 2, **look))
         if any(mark.rest for mark in self.marks):
             look = {"stroke": self.colour("edge"), "stroke_dasharray": "3 2"}
             entries.append(entry("others", (), self.small / 2, fill=self.colour("paper"), **look))
