@@ -24,7 +24,7 @@ from ...tasks.quality import AnyQuality, LabelQuality, Quality
 from ..explanation import brief
 from ..tables import numbers
 from ..text import counted, listed, percent, plain, visible
-from .page import rendered
+from .page import parted, rendered
 
 COMPARISON = "subtree-attention: comparison"
 """The mark of a page that compares."""
@@ -323,7 +323,8 @@ def render_comparison(comparison: Comparison) -> str:
     for name, runs in comparison.sides.items():
         tests = [run.result.test for run in runs]
         std = metric.show(stdev(tests)) if tests[1:] else "-"
-        rows.append((name, runs[0].config.model.title, len(runs), metric.show(mean(tests)), std))
+        title, score = runs[0].config.model.title, metric.show(mean(tests))
+        rows.append((parted(name), title, len(runs), score, std))
     kind = comparison.first.task.kind
     return rendered(
         "compare.html",

@@ -80,12 +80,12 @@ def rendered(template: str, mark: str, **told: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"percent": percent, "signed": signed, "thousands": "{:,}".format}
-    environment.filters["parted"] = _parted
+    environment.filters["parted"] = parted
     environment.globals |= {"version": __version__, "colours": Markup(sheet())}
     return environment.get_template(template).render(told, mark=mark)
 
 
-def _parted(text: Any) -> Markup:
+def parted(text: Any) -> Markup:
     """A text that may be broken behind a slash: a folder."""
     return Markup("/<wbr>").join(str(text).split("/"))
 
