@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import subtree_attention as sta
+from subtree_attention.show.text import visible
 from tests.show.conftest import HOSTILE
 
 # What is left of SVG where HTML of others is cleaned, as on GitHub (nbconvert has such a list).
@@ -54,6 +55,18 @@ class Seen(HTMLParser):
 @pytest.fixture(scope="module")
 def run(own: Path) -> sta.SavedRun:
     return sta.open(own, device="cpu")
+
+
+def test_a_what_if_shows_before_and_after(run: sta.SavedRun) -> None:
+    node, other = (run.dataset.id(node) for node in (7, 3))
+    made = run.what_if(node, without=[other])
+    seen = Seen(made._repr_html_())
+    assert seen.tags <= {"p", "table", "tr", "th", "td"}
+    assert not seen.attributes
+    text = " ".join(seen.words)
+    assert visible(f"without {other}") in text
+    for share in made.probabilities.flatten():
+        assert f"{100 * share:.1f} %" in text
 
 
 def test_it_shows_itself_with_ids_and_classes_and_nothing_acts(run: sta.SavedRun) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+import subtree_attention as sta  # what shows it stands above, and is called by its public name
+
 from .. import _check
 from ..datasets.features import rows_of
 from ..datasets.inputs import Inputs
@@ -65,6 +67,10 @@ class WhatIf:
     def predicted(self) -> list[Any]:
         """Before and after: a class, a list of labels, or a number."""
         return self.answers.predicted
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table of before and after."""
+        return sta.as_html(self)
 
     def __repr__(self) -> str:
         before, after = (self.answers.told(unit) for unit in (0, 1))

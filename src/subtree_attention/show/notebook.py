@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from .. import _check
 from ..explanations import Explanation
-from ..runs import SavedRun, open
+from ..runs import SavedRun, WhatIf, open
 from ..runs.saved import Folder
-from ..tasks.answers import OfClasses
+from ..tasks.answers import OfClasses, OfNames
 from .explanation import Output, brief, describe, output
 from .subtree import Choice, of_run, strongest, take_apart
 from .subtree_svg import subtree_svg
@@ -59,8 +59,13 @@ def as_svg(
     return str(subtree_svg(told, classes=classes, by=by, look=look, label=label))
 
 
-def as_html(explanation: Explanation, cls: int | None = None) -> str:
-    """The same with what the logit is made of, as a piece of HTML: what a notebook shows."""
+def as_html(explanation: Explanation | WhatIf, cls: int | None = None) -> str:
+    """The same with what the logit is made of, as a piece of HTML: what a notebook shows.
+
+    Of a what-if it is what is predicted before and after.
+    """
+    if isinstance(explanation, WhatIf):
+        return _before_and_after(explanation)
     _check.kind("explanation", explanation, Explanation, "an Explanation")
     about = _output(explanation, cls)
     picture = Markup(as_svg(explanation, cls)) if explanation.exact else Markup("")
@@ -108,6 +113,19 @@ _PAGES: dict[Path, str] = {}
 
 
 # --------------------------------------------------------------------------------------- in words
+
+
+def _before_and_after(made: WhatIf) -> str:
+    answers, said = made.answers, [visible(made.answers.told(unit)) for unit in (0, 1)]
+    row = Markup("<tr><th>{}</th><td>{}</td><td>{}</td></tr>").format
+    rows = [row("", "before", "after"), row("predicted", *said)]
+    if isinstance(answers, OfNames):
+        for name, *pair in zip(answers.names, *made.probabilities, strict=True):
+            rows.append(row(visible(name), *(f"{percent(share, 1)} %" for share in pair)))
+    title = visible(f"{made.run.dataset.title(made.node)}: {'; '.join(made.told)}")
+    kept = visible("; ".join(made.kept))
+    table = Markup("").join(rows)
+    return str(Markup("<p>{}</p><table>{}</table><p>{}</p>").format(title, table, kept))
 
 
 def _output(explanation: Explanation, cls: int | None) -> Output:
