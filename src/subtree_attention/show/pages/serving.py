@@ -164,8 +164,7 @@ def serving(running: uvicorn.Server, listening: socket.socket) -> Iterator[None]
         yield
     finally:
         running.should_exit = True
-        thread.join(timeout=20)
-        assert not thread.is_alive(), "the server does not end"
+        thread.join(timeout=5)  # one that still answers ends with the process
 
 
 def open_browser(page: str) -> None:
