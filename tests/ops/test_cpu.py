@@ -108,9 +108,11 @@ def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):
 def elsewhere(code: str) -> tuple[list[str], str]:
     """What a process of its own prints, line by line, and of what it warns.
 
-    Its threads that wait sleep: they are more than there are cores.
+    Its threads that wait sleep: they are more than there are cores. If it hangs, it ends by saying
+    where each of them is.
     """
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    hanging = "import faulthandler; faulthandler.dump_traceback_later(100, exit=True)\n"
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", hanging + code]
     environment = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
