@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ __all__ = ["postgresql"]
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers side by side: one thread each
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 try:
     from hypothesis import settings

@@ -268,7 +268,10 @@ def _choice(study: Study, graph: str, model: str, records: Sequence[Record]) -> 
 
 def ablated(ablation: Ablation, store: Store) -> Table:
     """A row for each change: its score, and how far it is from the chosen model's."""
-    records, graphs = store.read(ablation.name), ablation.graphs
+    records = store.read(ablation.name)
+    begun = {record.graph for record in records}
+    graphs = [graph for graph in ablation.graphs if graph in begun]
+    asked = [{job.variant for job in ablation.jobs(graph, store)} for graph in graphs]
     there = {label: [ablation.row(graph, label, records) for graph in graphs]
              for label in (FULL, *ablation.changes)}  # fmt: skip
     keys = [(label, place) for label in ablation.changes for place in range(len(graphs))]
@@ -284,7 +287,7 @@ def ablated(ablation: Ablation, store: Store) -> Table:
                 text = f"{cell.text}, {100 * pair.mean:+.2f}"
                 word = {"behind": "worse", "ahead": "better"}.get(verdict.word)
                 cell = replace(cell, text=f"{text} {word}" if word else text, bold=bool(word))
-            elif label != FULL and there[FULL][place] and not rows[place]:
+            elif label not in asked[place]:
                 cell = Cell("-")
             cells.append(cell)
         lines.append((Cell(label), *cells))
@@ -297,10 +300,16 @@ def ablated(ablation: Ablation, store: Store) -> Table:
         notes=(
             f"{SCORES} Behind it the mean difference from the chosen model on the same splits and "
             "seeds, in points; bold where it is worse or better in the sense of the tables above.",
-            "A dash: the chosen model has it anyway, or it was not run.",
+            "A dash: the chosen model has it anyway.",
+            *_not_begun([graph for graph in ablation.graphs if graph not in begun]),
             provenance(records),
         ),
     )
+
+
+def _not_begun(graphs: Sequence[str]) -> list[str]:
+    names = ", ".join(map(graph_title, graphs))
+    return [f"Planned and not begun: {names}."] if graphs else []
 
 
 # -------------------------------------------------------------------------------------- the page

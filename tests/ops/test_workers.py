@@ -1,5 +1,7 @@
 """The threads of the CPU backend."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -65,3 +67,25 @@ class ThreadsTaken:
     def __exit__(self, *_: object) -> None:
         self.busy.set()
         self.caller.join()
+
+
+ENDING = """
+import atexit
+
+@atexit.register  # before the module's own, so it is called after that
+def ended():
+    print([thread.join(10) or thread.is_alive() for thread in threads])
+
+from subtree_attention.ops.kernels import workers
+
+workers._start(3)
+threads = [*workers._THREADS]
+workers._THREADS.pop(1)  # as if Ctrl-C had come when it had been started
+"""
+
+
+def test_all_threads_end_with_the_interpreter_listed_or_not():
+    command = [sys.executable, "-c", ENDING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip() == "[False, False, False]"

@@ -86,4 +86,18 @@ def test_changes_are_run_of_what_was_chosen(tmp_path: Path) -> None:
     [file] = render.render([TINY], store, page, store)
     text = file.read_text()
     assert "| as it is | - |" in text
+    assert "not begun" not in text
     assert "| as chosen | " in text
+
+
+def test_what_was_not_run_is_told_from_what_is_there_anyway(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    worker = Worker(PLACE, store, Clock(math.inf))
+    assert [*worker.work(STUDY, ["digits"], ["GCN"])] == []
+    few = Ablation("changes", "Changes", {"digits": "tiny"}, {}, model="GCN")
+    assert [*worker.work(few, ["digits"], ["GCN"])] == []
+    more = Ablation("changes", "Changes", {"digits": "tiny", "cora": "nine"}, CHANGES, model="GCN")
+    table = render.ablated(more, store)
+    assert table.columns == ("change", "digits")
+    assert [row[1].text for row in table.rows[1:]] == ["no runs", "-", "no runs"]
+    assert "Planned and not begun: Cora." in table.notes

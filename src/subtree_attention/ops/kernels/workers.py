@@ -78,21 +78,22 @@ def _start(count: int) -> None:
     """Have so many threads at least."""
     while len(_THREADS) < count:
         name = f"subtree-attention-{len(_THREADS) + 1}"
-        _THREADS.append(threading.Thread(target=_serve, args=(_CALLS,), name=name, daemon=True))
-        _THREADS[-1].start()
+        thread = threading.Thread(target=_serve, args=(_CALLS,), name=name, daemon=True)
+        thread.start()  # Ctrl-C here leaves one that is not listed, never one that does not run
+        _THREADS.append(thread)
 
 
 def _serve(calls: SimpleQueue[_Call | None]) -> None:
     while (call := calls.get()) is not None:
         call.help()
         del call  # which would hold its arguments up to the next
+    calls.put(None)  # for the others
 
 
 @atexit.register
 def _stop() -> None:
     """Let them come to an end before the interpreter does, which would end the process badly."""
-    for _ in _THREADS:
-        _CALLS.put(None)
+    _CALLS.put(None)
     for thread in _THREADS:
         thread.join()
 
