@@ -98,6 +98,6 @@ def test_what_was_not_run_is_told_from_what_is_there_anyway(tmp_path: Path) -> N
     assert [*worker.work(few, ["digits"], ["GCN"])] == []
     more = Ablation("changes", "Changes", {"digits": "tiny", "cora": "nine"}, CHANGES, model="GCN")
     table = render.ablated(more, store)
-    assert table.columns == ("change", "digits")
+    assert table.columns == ("change", "Digits")
     assert [row[1].text for row in table.rows[1:]] == ["no runs", "-", "no runs"]
     assert "Planned and not begun: Cora." in table.notes
