@@ -56,6 +56,7 @@ function touch(container, picture, spot, tap) {
   listen("touchend", (event) => {
     last = null;
     if (!began || event.touches.length) return;
+    if (!event.cancelable) return; // a quick scroll: the drawing went along with the finger
     const at = spot(event.changedTouches[0]), { x, y } = began;
     if (Math.hypot(at.x - x, at.y - y) > TAP || event.timeStamp - began.at > HELD) return;
     event.preventDefault(); // or it is a click too
