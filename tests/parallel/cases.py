@@ -12,11 +12,13 @@ from subtree_attention import Graph, PartGraph, Partition
 from subtree_attention.nn import KnownLabels, NodeNetwork
 from subtree_attention.ops import library
 from subtree_attention.ops.kernels import cuda
-from subtree_attention.partition import Ranks
+from subtree_attention.partition import Exchange, Mesh, Ranks
 from tests.ops.cases import error, random_edges
 from tests.ops.emulated_cuda import emulate
 
 NODES = 41
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+ALONE = Mesh(Ranks(), Ranks())
 Errors = dict[str, float]
 
 
@@ -66,18 +68,25 @@ def mesh(nodes: int, heads: int):
 
 
 def operator(
-    nodes: int, heads: int, how: str = "random", backend: str = "torch", hops: int = 3, **options
+    nodes: int,
+    heads: int,
+    how: str = "random",
+    backend: str = "torch",
+    hops: int = 3,
+    device: torch.device = CPU,
+    **options,
 ) -> Errors:
     graph, beta = graph_of(), options.pop("beta", False)
-    part = PartGraph.of(graph, owners(how, graph, nodes), mesh(nodes, heads))
+    part = PartGraph.of(graph, owners(how, graph, nodes), mesh(nodes, heads)).to(device)
+    graph, numbers = graph.to(device), {"dtype": torch.float64, "device": device}
     H, own = options.pop("H", 3), part.nodes
-    drawn = [torch.randn(NODES, H, c, dtype=torch.float64) for c in (4, 4, 5)]
+    drawn = [torch.randn(NODES, H, c, **numbers) for c in (4, 4, 5)]
     weighted = options.pop("weighted", True)
-    extra = {"hop_weights": torch.rand(hops + 1, H, dtype=torch.float64)} if weighted else {}
+    extra = {"hop_weights": torch.rand(hops + 1, H, **numbers)} if weighted else {}
     if beta:
-        extra["beta"] = torch.rand(hops, H, dtype=torch.float64)
+        extra["beta"] = torch.rand(hops, H, **numbers)
     shape = (NODES, H, 5) if weighted else (hops + 1, NODES, H, 5)
-    weighting, axis = torch.randn(shape, dtype=torch.float64), 0 if weighted else 1
+    weighting, axis = torch.randn(shape, **numbers), 0 if weighted else 1
 
     def run(graph: Graph, rows: Tensor) -> list[Tensor]:
         given = [each[rows].requires_grad_() for each in drawn]
@@ -89,7 +98,7 @@ def operator(
         )
         return [out.detach(), *found]
 
-    mine, whole = run(part, own), run(graph, torch.arange(NODES))
+    mine, whole = run(part, own), run(graph, torch.arange(NODES, device=device))
     rank_sums = [part.shared.mesh.nodes.summed(each) for each in mine[4:]]
     errors = {"out": error(mine[0], whole[0].index_select(axis, own))}
     for name, got, wanted in zip(("query", "key", "value"), mine[1:4], whole[1:4], strict=True):
@@ -133,14 +142,19 @@ def model_case(
     sparse: bool = False,
     dtype: torch.dtype = torch.float64,
     loops: bool = True,
+    device: torch.device = CPU,
 ) -> Errors:
-    """Outputs, gradients, running statistics, and three steps of Adam with dropout."""
+    """Outputs, gradients, running statistics, and three steps of Adam with dropout.
+
+    On a GPU a process without ranks draws other masks, but not a single rank.
+    """
     graph = graph_of(loops=loops)
-    x = torch.randn(NODES, 6, dtype=dtype)
-    x = x * (torch.rand(NODES, 6) < 0.5) if sparse else x
-    target, trains = torch.randn(NODES, 8, dtype=dtype), torch.rand(NODES) < 0.5
+    x = torch.randn(NODES, 6, dtype=dtype).to(device)
+    x = x * (torch.rand(NODES, 6) < 0.5).to(device) if sparse else x
+    target, trains = torch.randn(NODES, 8, dtype=dtype).to(device), torch.rand(NODES) < 0.5
+    trains = trains.to(device)
     torch.manual_seed(5)
-    model = MODELS[name]().to(dtype)
+    model = MODELS[name]().to(dtype).to(device)
     state = {key: value.clone() for key, value in model.state_dict().items()}
     before = torch.get_rng_state()
 
@@ -166,7 +180,10 @@ def model_case(
             found["evaluated"] = run(given)
         return found
 
-    whole = steps(lambda x: model(x, graph), torch.arange(NODES), model, lambda: None)
+    one = partial(model, graph=graph)
+    if device.type == "cuda":
+        one = sta.parallelize(model, graph, ALONE, how="blocks")
+    whole = steps(one, torch.arange(NODES, device=device), model, lambda: None)
     model.load_state_dict(state)
     model.zero_grad()
     world = mesh(nodes, heads)
@@ -233,6 +250,24 @@ def from_edges(nodes: int, heads: int, transition: str, loops: bool, weighted: b
     same = all(torch.equal(*pair) for pair in pairs)
     alike = cut.shared[3:] == made.shared[3:] and repr(cut) == repr(made)
     return {"bits": 0.0 if same and alike else 1.0}
+
+
+def to_itself(dtype: torch.dtype) -> Errors:
+    """Rows that the only rank sends to itself, by NCCL, while other work is queued."""
+    world = Ranks(torch.distributed.group.WORLD)
+    rows = torch.randn(1000, 3, 5, device=GPU).to(dtype)
+    send = torch.randperm(1000, device=GPU)[:700]
+    exchange, wanted = Exchange(world, send, [700], [700]), torch.cat([rows, rows[send]])
+    travelling = exchange.start(rows)
+    torch.randn(2000, 2000, device=GPU).matmul(torch.randn(2000, 2000, device=GPU))
+    return {"rows": float(not torch.equal(travelling.wait(), wanted))}
+
+
+def even_alone(case: Callable[[], Errors]) -> Errors:
+    """A case in which a single rank talks to itself, as many do with each other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ranks, "alone", property(lambda ranks: ranks.group is None))
+        return case()
 
 
 def traffic(backend: str) -> Errors:
@@ -318,3 +353,39 @@ CASES: dict[int, Cases] = {
         **on("1x4", models(1, 4, "smooth", "concat")),
     },
 }
+
+
+def on_gpu(nodes: int, heads: int) -> Cases:
+    """The kernels themselves, in all blocks that they walk in, and models."""
+    found: Cases = {}
+    for backend in ("cuda", "torch"):
+        whole, parts = {"beta": True}, {"weighted": False, "hops": 2, "state_bytes": 5000}
+        for name, how in (("", whole), ("-levels", parts), ("-no-hop", {"hops": 0})):
+            case = partial(operator, nodes, heads, backend=backend, device=GPU, **how)
+            found[f"operator-{backend}{name}"] = case
+    for name in MODELS:
+        found[name] = partial(model_case, name, nodes, heads, device=GPU)
+    for name in ("stagnn", "layer-norm"):
+        case = partial(model_case, name, nodes, heads, sparse=True, device=GPU)
+        found[f"{name}-sparse"] = case
+    for name in ("smooth", "batch-norm"):
+        case = partial(model_case, name, nodes, heads, dtype=torch.float32, device=GPU)
+        found[f"{name}-float32"] = case
+    return found
+
+
+CASES_ON_GPU: dict[int, Cases] = {
+    2: {**on("2x1", on_gpu(2, 1)), **on("1x2", on_gpu(1, 2))},
+    4: on("2x2", on_gpu(2, 2)),
+}
+"""Ranks that share a GPU, over gloo."""
+
+CASES_BY_NCCL: dict[int, Cases] = {
+    1: {
+        **{
+            f"to-itself-{d}": partial(to_itself, getattr(torch, d)) for d in ("float32", "bfloat16")
+        },
+        **{name: partial(even_alone, case) for name, case in on_gpu(1, 1).items()},
+    }
+}
+"""A rank that has the GPU to itself, which is all that NCCL allows on one."""

@@ -13,14 +13,16 @@ import torch.multiprocessing as mp
 MINUTES = 3
 
 
-def run(module: str, ranks: int, folder: Path) -> list[dict[str, object]]:
+def run(
+    module: str, ranks: int, folder: Path, cases: str = "CASES", backend: str = "gloo"
+) -> list[dict[str, object]]:
     """What each case of a module gave on each rank: an error as a text, or whatever it returns."""
     context = mp.get_context("spawn")
     pipes = [context.Pipe(duplex=False) for _ in range(ranks)]
     store = f"file://{folder}/store-{ranks}"
+    about = module, cases, backend, ranks, store
     processes = [
-        context.Process(target=_work, args=(module, rank, ranks, store, pipes[rank][1]))
-        for rank in range(ranks)
+        context.Process(target=_work, args=(*about, rank, pipes[rank][1])) for rank in range(ranks)
     ]
     for process in processes:
         process.start()
@@ -38,15 +40,15 @@ def run(module: str, ranks: int, folder: Path) -> list[dict[str, object]]:
                 process.kill()
 
 
-def _work(module: str, rank: int, ranks: int, store: str, pipe) -> None:
+def _work(module: str, cases: str, backend: str, ranks: int, store: str, rank: int, pipe) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
+    dist.init_process_group(backend, init_method=store, rank=rank, world_size=ranks)
     found: dict[str, object] = {}
-    for name, case in import_module(module).CASES[ranks].items():
+    for name, case in getattr(import_module(module), cases)[ranks].items():
         torch.manual_seed(0)
         try:
             found[name] = case()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import subtree_attention as sta
 from subtree_attention.runs import folder as files
@@ -62,6 +63,14 @@ def test_nodes_and_heads_are_shared_on_a_mesh(alone: Path, tmp_path: Path) -> No
     said = launch.run(tmp_path, 4, *WORDS, f"--epochs={SOON}", *how)
     assert "2 ranks share heads and value columns" in said
     assert_alike(tmp_path / "out", alone)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_ranks_that_share_a_gpu_get_what_one_gets_by_nccl(tmp_path: Path) -> None:
+    how = f"--epochs={SOON}", "--device=cuda", "--parallel=nodes", "--partition=streaming"
+    for ranks in (1, 2):
+        launch.run(tmp_path, ranks, *WORDS, *how, "--out", f"of-{ranks}")
+    assert_alike(tmp_path / "of-2", tmp_path / "of-1")
 
 
 def test_whoever_is_killed_is_brought_back_with_the_numbers_of_an_undisturbed_run(
