@@ -36,8 +36,8 @@ from subtree_attention.nn.smoothing import walked
 
 Source = TypeVar("Source")
 Made = TypeVar("Made")
-Edges = tuple[Tensor, ...]
-"""What a layer of PyG takes behind x: edges [2, E], and weights [E] where it wants them."""
+Edges = tuple[Any, ...]
+"""What a layer takes behind x: of PyG edges [2, E], and weights [E] where it wants them."""
 
 
 class Once(Generic[Source, Made]):
@@ -170,6 +170,8 @@ class MixHop(Convolutions):
     dense as they come, an edge tensor of them would not fit on large graphs.
     """
 
+    layer: ClassVar[type[MixHopConv]] = MixHopConv
+
     def __init__(
         self,
         in_channels: int,
@@ -184,7 +186,7 @@ class MixHop(Convolutions):
         self.enter = Linear(in_channels, hidden, dropout=dropout)
         # What is left of the normalisation does not ask the host.
         self.convs = nn.ModuleList(
-            MixHopConv(width, hidden, list(powers), add_self_loops=False)
+            self.layer(width, hidden, list(powers), add_self_loops=False)
             for width in [hidden, *[wide] * (layers - 1)]
         )
         self.leave = nn.Linear(wide, classes)

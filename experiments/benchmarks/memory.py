@@ -186,13 +186,16 @@ def epoch(device: torch.device, shape: str, memory: str, training: bool) -> Any:
     network = material.network()
     trainer = material.trainer(network, material.problem(0), capture=False)
     work = trainer.epoch if training else trainer.best_outputs
+    begun_with = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
     seconds = []
     for _ in range(2):
         start, clock = now(device), time.perf_counter()
         work()
         seconds.append((now(device) - start, time.perf_counter() - clock))
     fastest = min(seconds)
-    whole = {} if device.type == "cuda" else {"process": _status("VmHWM")}
+    whole = {"process": _status("VmHWM")}
+    if device.type == "cuda":
+        whole = {"used": torch.cuda.max_memory_allocated(device), "begun_with": begun_with}
     found = {"shape": shape, "memory": memory, "training": training, "peak": peak.bytes(), **whole}
     found |= {"there": resident(data, config, device)}
     return found | {"seconds": round(fastest[0], 2), "clock": round(fastest[1], 2)}
@@ -218,7 +221,7 @@ def operator(device: torch.device, edges: int) -> Any:
         subtree_attention(query, key, value, graph, hops, weights).sum().backward()
         seconds.append(now(device) - start)
     each = min(seconds) / graph.num_edges * 1e6
-    return {"edges": graph.num_edges, "nodes": nodes, "seconds_per_million": round(each, 4)}
+    return {"edges": graph.num_edges, "nodes": nodes, "seconds_per_million": round(each, 6)}
 
 
 CASES: dict[str, Callable[..., Any]] = {"step": step, "epoch": epoch, "operator": operator}

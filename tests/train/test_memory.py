@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import torch
 
 import subtree_attention as sta
 from experiments.benchmarks.estimate import made
+from subtree_attention.ops.budget import bound
 from subtree_attention.train import estimate
 from subtree_attention.train.jobs import Place
 from subtree_attention.train.recipes import recipe
+from subtree_attention.train.run import Material
 from subtree_attention.train.watch import Watch
 from tests.test_package import HERE
 
@@ -107,3 +110,42 @@ def test_sta_train_memory(tmp_path: Path) -> None:
     done = subprocess.run([*command, "lots"], env=HERE, capture_output=True, text=True)
     assert done.returncode
     assert "memory must be a size such as '8GB'" in done.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_what_was_freed_goes_back_before_more_is_taken() -> None:
+    gpu, mb = torch.device("cuda"), 2**20
+    torch.cuda.empty_cache()
+    kept = torch.empty(100 * mb, dtype=torch.uint8, device=gpu)
+    end = bound(gpu, 600 * mb)
+    try:
+        del kept
+        for size in (200, 300, 400, 500):  # none fits into what the one before has left
+            torch.empty(size * mb, dtype=torch.uint8, device=gpu)
+            assert torch.cuda.memory_reserved(gpu) <= 701 * mb
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1000 * mb, dtype=torch.uint8, device=gpu)
+    finally:
+        end()
+    torch.empty(1000 * mb, dtype=torch.uint8, device=gpu)
+
+
+def test_only_a_gpu_is_bounded_and_as_long_as_the_material_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares = list[float]()
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30)
+    )
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2**28)
+    monkeypatch.setattr(
+        torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share)
+    )
+    end = bound(torch.device("cuda"), 2**28)
+    assert shares == [0.5]
+    end()
+    assert shares == [0.5, 1.0]
+    data = sta.planted(200, 800, 3, 4)
+    material = Material(data, sta.recipe(data, graph="made"), torch.device("cpu"), "100MB")
+    del material
+    assert shares == [0.5, 1.0]

@@ -7,7 +7,8 @@ layer and a model take around the walk is in `nn/memory.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,6 +97,21 @@ def memory(device: torch.device) -> Memory:
     except (AttributeError, ValueError, OSError):
         return Memory(None, "(how much is free cannot be asked on this system)")
     return Memory(None, f"of {gib(total)} in all (how much is free cannot be asked on this system)")
+
+
+def bound(device: torch.device, budget: int) -> Callable[[], None]:
+    """Let torch reserve no more on a GPU than is allocated now and a budget besides: it then hands
+    back what it has kept of freed memory before it takes more. Elsewhere nothing is bound.
+
+    Returns:
+        What ends that.
+    """
+    if device.type != "cuda":
+        return lambda: None
+    total = torch.cuda.get_device_properties(device).total_memory
+    share = (budget + torch.cuda.memory_allocated(device)) / total
+    torch.cuda.set_per_process_memory_fraction(min(share, 1.0), device)
+    return partial(torch.cuda.set_per_process_memory_fraction, 1.0, device)
 
 
 def available(path: Path = Path("/proc/meminfo")) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from contextlib import suppress
 from copy import copy
 from dataclasses import asdict
@@ -17,6 +18,8 @@ from ..config import Config
 from ..datasets import Dataset
 from ..graph import Graph
 from ..nn import as_features, set_memory
+from ..nn.memory import most
+from ..ops.budget import bound
 from ..partition import Ranks
 from ..runs import stacked
 from ..runs.folder import (
@@ -99,6 +102,8 @@ class Material:
         memory: int | str | None = None,
     ) -> None:
         self.dataset, self.config, self.device, self.memory = dataset, config, device, memory
+        if memory is not None:
+            weakref.finalize(self, bound(device, most(memory, device)))
         self.task = task_of(config.task)
         self.task.accept(dataset)
         check_reference(config, dataset)
