@@ -67,11 +67,13 @@ def main() -> None:
         child += ["--out", str(options.out)]
         done = subprocess.run(child, capture_output=True, encoding="utf-8", check=False)
         if done.returncode:
-            sys.exit(done.stderr)
+            failed.append(done.stderr)
+            return {"failed": done.stderr.strip().splitlines()[-1]}
         found = json.loads(done.stdout.splitlines()[-1])
         print(case, found, flush=True)
         return found
 
+    failed: list[str] = []
     results: dict[str, Any] = {"model": SIZES, "shape": options.shape}
     for training in (True, False) if options.shape != "-" else ():
         name = "training" if training else "evaluation"
@@ -91,6 +93,8 @@ def main() -> None:
     counts = [int(float(count)) for count in options.edges.split(",")]
     results["edges"] = [measured(what="operator", edges=count) for count in counts]
     leave(options.out, results, device, load=round(os.getloadavg()[0], 1))
+    if failed:
+        sys.exit("\n".join(failed))
 
 
 # ----------------------------------------------------------------------------- in a fresh process

@@ -3,6 +3,7 @@
 A start of torch takes seconds, so a group of processes is started once for all cases.
 """
 
+import faulthandler
 import os
 import traceback
 from importlib import import_module
@@ -42,6 +43,7 @@ def run(
 
 def _work(module: str, cases: str, backend: str, ranks: int, store: str, rank: int, pipe) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    faulthandler.dump_traceback_later(60 * MINUTES - 10)  # whoever hangs says where
     import torch
     import torch.distributed as dist
 
