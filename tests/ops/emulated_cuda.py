@@ -24,6 +24,7 @@ def emulate(monkeypatch, capturing: bool = False) -> list[str]:
         def __call__(self, name, grid, threads, **parts):
             parts = self.bound | parts
             assert self.names >= parts.keys(), f"{name} takes no {parts.keys() - self.names}"
+            assert_aligned(name, self.macros, parts)
             launched.append(name)
             absent = dict.fromkeys(self.names - parts.keys())
             KERNELS[name](self.macros, **parts, **absent)
@@ -35,6 +36,18 @@ def emulate(monkeypatch, capturing: bool = False) -> list[str]:
     monkeypatch.setattr(launch, "side_by_side", lambda device: nullcontext(nullcontext()))
     monkeypatch.setattr(tape, "capturing", lambda: capturing)
     return launched
+
+
+VECTORS = ("old_state", "new_state", "left", "own", "dot", "partial", "states")
+QUADS = ("right", "other", "others")
+
+
+def assert_aligned(name, macros, parts):
+    """What is loaded some numbers at a time begins where a GPU can do that."""
+    for part in parts.keys() & {*VECTORS, *QUADS} if "VECTOR" in macros else ():
+        if (given := parts[part]) is not None:
+            bytes = given.element_size() * macros["VECTOR"] if part in VECTORS else 16
+            assert given.data_ptr() % bytes == 0, f"{part} of {name} is not at {bytes} bytes"
 
 
 def walk(macros, *, col, weight, old_state, left, right, own, other, new_state, **rest):

@@ -307,8 +307,8 @@ def operators(nodes: int, heads: int) -> Cases:
             case = partial(operator, nodes, heads, backend=backend, **how)
             found[f"operator-{backend}{name}"] = case
     found["operator-one-head"] = partial(operator, nodes, heads, H=1, how="empty")
-    for hops, how, states in ((4, "random", "full"), (2, "empty", "bfloat16")):
-        found[f"emulated-{states}"] = partial(emulated, nodes, heads, how, states, hops)
+    for hops, how, states in ((3, "random", "full"), (3, "empty", "full"), (2, "empty", "bfloat16")):
+        found[f"emulated-{how}-{states}"] = partial(emulated, nodes, heads, how, states, hops)
     return found
 
 

@@ -141,7 +141,7 @@ def test_only_a_gpu_is_bounded_and_as_long_as_the_material_lives(
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share)
     )
-    end = bound(torch.device("cuda"), 2**28)
+    end = bound(torch.device("cuda:0"), 2**28)
     assert shares == [0.5]
     end()
     assert shares == [0.5, 1.0]

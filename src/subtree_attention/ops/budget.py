@@ -108,10 +108,11 @@ def bound(device: torch.device, budget: int) -> Callable[[], None]:
     """
     if device.type != "cuda":
         return lambda: None
-    total = torch.cuda.get_device_properties(device).total_memory
-    share = (budget + torch.cuda.memory_allocated(device)) / total
-    torch.cuda.set_per_process_memory_fraction(min(share, 1.0), device)
-    return partial(torch.cuda.set_per_process_memory_fraction, 1.0, device)
+    index = torch.cuda.current_device() if device.index is None else device.index
+    total = torch.cuda.get_device_properties(index).total_memory
+    share = (budget + torch.cuda.memory_allocated(index)) / total
+    torch.cuda.set_per_process_memory_fraction(min(share, 1.0), index)
+    return partial(torch.cuda.set_per_process_memory_fraction, 1.0, index)
 
 
 def available(path: Path = Path("/proc/meminfo")) -> int | None:

@@ -157,14 +157,20 @@ _planned: Any = lru_cache(1024)(_plan)  # the same in every step of a loop
 
 
 def _kept_states(kernel: type[Kernel], sizes: Sizes) -> int:
-    """Numbers, of the values' type, that kept states fill: a multiple of 4."""
+    """Numbers, of the values' type, that kept states fill."""
     numbers = len(kernel.kept_hops(sizes.hops)) * sizes.readouts * sizes.channels
-    return -(-numbers * sizes.state_item // (4 * sizes.item)) * 4
+    return _whole_quads(-(-numbers * sizes.state_item // sizes.item))
+
+
+def _whole_quads(numbers: int) -> int:
+    """So many that what lies behind them can be loaded four at a time."""
+    return -(-numbers // 4) * 4
 
 
 def _kept_sizes(kernel: type[Kernel], sizes: Sizes, keep: int) -> tuple[int, int]:
-    """Numbers that kept states and kept read-outs fill."""
-    readouts = sizes.hops * sizes.readouts
+    """Numbers that kept states and kept read-outs fill, each of them in whole quads: the states of
+    another part may lie behind them."""
+    readouts = _whole_quads(sizes.hops * sizes.readouts)
     if keep == STATES_TOO:
         return _kept_states(kernel, sizes), readouts
     return 0, readouts if keep == READOUTS else 0
@@ -179,7 +185,7 @@ def _kept(kernel: type[Kernel], operands: Operands, keep: int, memory: Tensor) -
     shape, has_states = (sizes.hops, sizes.nodes, sizes.heads, sizes.columns), keep == STATES_TOO
     return Kept(
         memory[:states].view(operands.state_dtype) if has_states else None,
-        memory[states:].view(shape),
+        memory[states : states + sizes.hops * sizes.readouts].view(shape),
     )
 
 

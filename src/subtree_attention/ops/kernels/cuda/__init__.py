@@ -275,10 +275,14 @@ class _Block:
     def empty(numbers: int, like: Tensor) -> Tensor:
         return like.new_empty(numbers)
 
+    @property
+    def numbers(self) -> int:
+        """Of a node: b H d."""
+        return self.columns * self.run.query.size(1) * self.run.query.size(2)
+
     def room(self) -> Tensor:
         query = self.run.query
-        shape = (query.size(0), self.columns * query.size(1) * query.size(2))
-        return query.new_empty(shape, dtype=self.run.state_dtype)
+        return query.new_empty(query.size(0), self.numbers, dtype=self.run.state_dtype)
 
     def _kept(self) -> Tensor:
         """S_2 .. S_(K-1) [K - 2, N, b H d] of these b columns; blocks lie one after the other."""
@@ -286,7 +290,7 @@ class _Block:
         count, query = self.run.hops - 2, self.run.query
         first, size = self.first_column * query.numel() * count, self.columns * query.numel()
         states = self.run.kept.states[first : first + count * size]
-        return states.view(count, query.size(0), -1)
+        return states.view(count, query.size(0), self.numbers)
 
     def kept_state(self, hop: int) -> Tensor:
         return self._kept()[hop - 2]
