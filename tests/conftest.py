@@ -70,8 +70,9 @@ def chromium() -> str:
 @pytest.fixture(scope="module")  # where it ends, a module may start a Playwright of its own
 def browser(chromium: str) -> "Iterator[Browser]":
     """A browser that draws WebGL without a GPU."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=15_000)  # the processor draws, and is busy with other tests
     sandbox = "--no-sandbox"  # which cannot be had as root, as in most containers
     software = ["--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
     with sync_playwright() as playwright:

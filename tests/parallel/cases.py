@@ -299,6 +299,9 @@ def traffic(backend: str) -> Errors:
 Cases = dict[str, Callable[[], Errors]]
 
 
+EMULATED = (3, "random", "full"), (3, "empty", "full"), (2, "empty", "bfloat16")
+
+
 def operators(nodes: int, heads: int) -> Cases:
     found: Cases = {}
     for backend in ("torch", "numba"):
@@ -307,8 +310,9 @@ def operators(nodes: int, heads: int) -> Cases:
             case = partial(operator, nodes, heads, backend=backend, **how)
             found[f"operator-{backend}{name}"] = case
     found["operator-one-head"] = partial(operator, nodes, heads, H=1, how="empty")
-    for hops, how, states in ((3, "random", "full"), (3, "empty", "full"), (2, "empty", "bfloat16")):
-        found[f"emulated-{how}-{states}"] = partial(emulated, nodes, heads, how, states, hops)
+    for hops, how, states in EMULATED:
+        case = partial(emulated, nodes, heads, how, states, hops)
+        found[f"emulated-{how}-{states}"] = case
     return found
 
 

@@ -188,6 +188,21 @@ def test_who_comes_back_from_a_node_is_where_they_left(page, url):
     expect(link).to_be_focused()
 
 
+def test_who_reads_a_list_goes_on_where_they_are_when_tsne_comes(page, url):
+    """The lists are made anew then."""
+    under_way = {"tsne": "made", "progress": 0.5, "landmarks": 40, "nodes": 40, "why": ""}
+    asked = re.compile(r"/api/map\?")
+    page.route(asked, lambda route: route.fulfill(json=under_way))
+    page.goto(url)
+    expect(page.locator("#map-progress")).to_contain_text("is on its way")
+    link = page.locator("#lists section").last.locator("a").nth(3)
+    link.focus()
+    with page.expect_response(re.compile(r"/api/list\?what=confident")):
+        page.unroute(asked)
+    expect(page.locator("#map-progress")).to_have_text("")
+    expect(page.locator("#lists section").last.locator("a").nth(3)).to_be_focused()
+
+
 def test_on_touch_a_tap_shows_the_card_with_a_link(browser, url, views):
     page = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     with watched(page, url):

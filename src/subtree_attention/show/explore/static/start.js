@@ -20,6 +20,16 @@ const SPLITS = {
 };
 const WAIT = 1000; // milliseconds between questions how far t-SNE is
 
+// Where a link stands in the lists of nodes; null of anything else.
+function placeOf(element) {
+  const link = element?.closest("[data-list] a"), list = link?.closest("[data-list]");
+  return list ? { list: list.dataset.list, place: [...list.querySelectorAll("a")].indexOf(link) } : null;
+}
+
+function focusAt(found) {
+  if (found) document.querySelectorAll(`[data-list="${found.list}"] a`)[found.place]?.focus();
+}
+
 export class Start {
   // `panels` show nodes and classes, `link(node)` leads to a node, `open(id)` goes there; `complain`
   // is told what goes wrong.
@@ -53,7 +63,7 @@ export class Start {
   async refresh() {
     try {
       const show = await this.page();
-      if (!byId("start").hidden && parse(location.hash).id === null) show();
+      if (parse(location.hash).id === null) show();
     } catch (problem) {
       this.complain(problem);
     }
@@ -72,7 +82,7 @@ export class Start {
     ]);
     return () => {
       if (mine !== this.asked) return; // something else was asked meanwhile
-      const came = byId("start").hidden;
+      const came = byId("start").hidden, held = placeOf(document.activeElement);
       document.title = `${this.graph.title} · sta explore`;
       byId("start-title").textContent = this.graph.title;
       byId("facts").replaceChildren(...this.facts(options));
@@ -83,7 +93,7 @@ export class Start {
       byId("view").hidden = true;
       byId("start").hidden = false;
       this.showMap(options).catch(this.complain);
-      if (came) this.comeBack();
+      focusAt(came ? this.left : held); // who comes back, or reads a list, goes on where they were
     };
   }
 
@@ -128,13 +138,6 @@ export class Start {
       el("span", { class: "pair" }, this.panels.named(node.predicted),
         wrong ? el("span", { class: "wrong" }, "is ", this.panels.named(node.label)) : null,
         this.options.split === "all" && node.split ? el("span", { class: "quiet" }, SPLITS[node.split]) : null));
-  }
-
-  // Who comes back goes on where they left.
-  comeBack() {
-    if (!this.left) return;
-    const { list, place } = this.left;
-    document.querySelectorAll(`[data-list="${list}"] a`)[place]?.focus();
   }
 
   // ------------------------------------------------------------------------------------- the map
@@ -269,8 +272,7 @@ export class Start {
     new MutationObserver(() => lasso.setAttribute("aria-pressed", String(byId("map-frame").classList.contains("lassoing"))))
       .observe(byId("map-frame"), { attributeFilter: ["class"] });
     byId("start").addEventListener("click", ({ target }) => {
-      const link = target.closest("[data-list] a"), list = link?.closest("[data-list]");
-      if (list) this.left = { list: list.dataset.list, place: [...list.querySelectorAll("a")].indexOf(link) };
+      this.left = placeOf(target) ?? this.left;
     }, true);
   }
 }
