@@ -257,6 +257,7 @@ class TestChoosing:
         in_process: Callable[..., Any],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        pytest.importorskip("polars")
         datasets.write_tables(data, tmp_path / "tables")
         monkeypatch.setattr(large, "LONG", 0.0)
         tables = "--nodes", "tables/nodes", "--edges", "tables/edges", "--target", "class"

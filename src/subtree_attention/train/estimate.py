@@ -42,6 +42,8 @@ OF_NODE = 12
 """Edges that cost as much as what a hop does at a node: to write its state and to read it out."""
 OF_WEIGHTS = 6
 """Weights, gradients, two moments, the best so far, and room to compare."""
+ROW_BYTES = 96
+"""Of a node on a GPU: pointers, scales, and how rows are shared out, there and back."""
 CALL_SECONDS = {"cpu": 4e-4, "cuda": 5e-5}
 """What a layer costs in an epoch however small it is; on a GPU captured."""
 TRIES = 3
@@ -239,7 +241,10 @@ def resident(dataset: Dataset, config: Config, device: torch.device) -> int:
         return FLOAT * edges
     # Of a sparse x also its transpose, and what is dropped of both.
     entries = 12 * x.values().numel() + 2 * x.size(0) if x.is_sparse_csr else x.numel()
-    own = dataset.num_edges * 16 if device.type == "cpu" else 0
+    if device.type == "cpu":
+        own = dataset.num_edges * 16  # as they came
+    else:
+        own = edges * 4 + dataset.num_nodes * ROW_BYTES  # where each came
     return FLOAT * entries + edges * 8 * 2 + own
 
 

@@ -186,6 +186,7 @@ def test_on_the_command_line(run_sta: Callable[..., Outcome], tmp_path: Path) ->
 
 
 def test_the_winner_of_a_portfolio_is_logged_from_its_first_epoch(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
     ids = [f"p{i}" for i in range(60)]
     nodes = {
         "id": ids,
