@@ -523,14 +523,14 @@ class Distant(torch.Tensor):
 @pytest.fixture
 def distant(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Graphs are built and scheduled as on a GPU; -> what the host was asked, as it comes."""
-    read = graph_module._read_adjacency
+    read = graph_module.read_adjacency
 
     def read_far(*arguments):
         edges, weight, implied = read(*arguments)
         weight = None if weight is None else weight.as_subclass(Distant)
         return edges.as_subclass(Distant), weight, implied
 
-    monkeypatch.setattr(graph_module, "_read_adjacency", read_far)
+    monkeypatch.setattr(graph_module, "read_adjacency", read_far)
     monkeypatch.setitem(graph_module.SURVEYS, "cpu", graph_module.SURVEYS["cuda"])
     monkeypatch.setattr(Distant, "asked", [])
     return Distant.asked

@@ -8,7 +8,6 @@ sampler, never does.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache, partial, reduce
@@ -21,6 +20,17 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _check
 from ._remembered import Remembered
+from ._tracing import exporting, uncompiled, untraced
+from .adjacency import (
+    check_constant,
+    check_ends,
+    check_extremes,
+    check_weight_shape,
+    count_nodes,
+    ends_of,
+    read_adjacency,
+    weight_extremes,
+)
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -33,41 +43,10 @@ TRANSITIONS = {
     "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
 }
 INT32_MAX = 2**31 - 1
-MOST_NODES = math.isqrt(2**63 - 1)
-"""As many as have pairs that int64 can count."""
-MOST_WEIGHT = torch.finfo(torch.float32).max
-LEAST_WEIGHT = 1e-300
-"""What all edge weights may add up to, and what one that is not 0 must be: else the transition
-would overflow."""
 ENTRIES = 2**22
 """Entries of a large matrix that are looked at together, so that little memory is taken beside."""
 _MADE = "_made_"
 """How attributes begin that can be made again."""
-
-
-def untraced(function: T) -> T:
-    """Mark a function that a compiler calls instead of tracing it; its result is a constant to it.
-
-    As `torch.compiler.assume_constant_result` does, which imports the whole compiler for that: as
-    long again as torch takes, at every start.
-    """
-    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return function
-
-
-def uncompiled(function: Callable[..., T], reason: str) -> Callable[..., T]:
-    """The function outside of compiled code, which goes on after it; `fullgraph` says the reason.
-
-    As `torch.compiler.disable` does, which imports the compiler at once.
-    """
-    outside: Any = torch._disable_dynamo(function)
-    outside._torchdynamo_disable, outside._torchdynamo_disable_msg = True, reason
-    return outside
-
-
-def exporting() -> bool:
-    """Whether `torch.export` traces; `is_exporting()` of torch 2.11 says so of a compiler too."""
-    return torch.compiler._is_exporting_flag
 
 
 class CSR(NamedTuple):
@@ -164,9 +143,11 @@ class Graph:
         self_loops: bool,
     ) -> None:
         with torch.inference_mode(False):  # a graph outlives the mode in which it was made
-            edges, weight, implied = _read_adjacency(edge_index, edge_weight)
-            num_nodes = _count_nodes(edges, num_nodes, implied)
-            _check_constant(weight)
+            if isinstance(edge_index, Graph):
+                raise TypeError("this is a Graph already: pass it on as it is")
+            edges, weight, implied = read_adjacency(edge_index, edge_weight)
+            num_nodes = count_nodes(edges, num_nodes, implied)
+            check_constant(weight)
             with _check.fits(f"a graph of {num_nodes:,} nodes"):
                 given = edges, weight
                 walked = _with_self_loops(*given, num_nodes) if self_loops else given
@@ -243,7 +224,7 @@ class Graph:
         if _check.whole("col", col).dim() != 1:
             raise ValueError(f"col must have shape [E], got {_check.shape(col)}")
         if edge_weight is not None:
-            _check_weight_shape(edge_weight, col.numel())
+            check_weight_shape(edge_weight, col.numel())
         graph, dtype = object.__new__(cls), index_dtype(rowptr.numel() - 1, col.numel())
         with torch.inference_mode(False), _check.fits(f"a graph of {col.numel():,} edges"):
             receive, order = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight), None
@@ -275,7 +256,7 @@ class Graph:
         """
         survey, nothing = SURVEYS.get(self.device.type), edges.new_empty(0)
         questions = [
-            _ends(edges),
+            ends_of(edges),
             nothing if weight is None else weight_extremes(weight).view(torch.int64),
             self._receive.rowptr[-1:],
             nothing if survey is None else survey(self),
@@ -369,7 +350,7 @@ class Graph:
         if edge_weight is None:
             return self.matrix(dtype).weight
         _check.kind("dtype", dtype, torch.dtype, "a torch.dtype")
-        _check_weight_shape(edge_weight, self.given_edges)
+        check_weight_shape(edge_weight, self.given_edges)
         watched = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
         if edge_weight.device.type == "cpu" and not watched:
             # A GPU would have to be waited for: there they are taken as they are.
@@ -739,163 +720,6 @@ def _looped_pattern(given: _Pattern) -> tuple[_Pattern, Tensor]:
         if weight is not None and given.edge_weight is not None:
             weight[goes] = given.edge_weight[some]
     return _Pattern(rowptr, col, weight), order
-
-
-def _read_adjacency(
-    adjacency: Any, edge_weight: Tensor | None
-) -> tuple[Tensor, Tensor | None, int | None]:
-    """Sources and targets [2, E], weights [E] or None, and the number of nodes it implies."""
-    if isinstance(adjacency, Graph):
-        raise TypeError("this is a Graph already: pass it on as it is")
-    if hasattr(adjacency, "coo") and hasattr(adjacency, "sparse_sizes"):  # SparseTensor
-        row, col, values = adjacency.coo()
-        return _from_matrix(row, col, values, adjacency.sparse_sizes(), edge_weight)
-    if isinstance(adjacency, Tensor):
-        if adjacency.layout != torch.strided:
-            _check_square(adjacency.shape)
-            coo = adjacency.to_sparse_coo().coalesce()
-            row, col = coo.indices()
-            return _from_matrix(row, col, coo.values(), coo.shape, edge_weight)
-        return from_edge_index(adjacency, edge_weight)
-    if hasattr(adjacency, "tocoo"):  # scipy.sparse, whose rows are sources
-        _check_square(adjacency.shape)
-        coo = adjacency.tocoo()
-        if coo.dtype.kind not in "biuf":
-            raise TypeError(f"the adjacency matrix must hold real numbers, got {coo.dtype}")
-        row, col = (torch.from_numpy(ends.astype("int64")) for ends in (coo.row, coo.col))
-        values = torch.from_numpy(coo.data.astype("float64"))
-        return _from_matrix(col, row, values, coo.shape, edge_weight)
-    raise TypeError(
-        "the adjacency must be an edge_index tensor of shape [2, E], a SparseTensor, or a "
-        f"torch.sparse or scipy.sparse matrix, got {type(adjacency).__name__}"
-    )
-
-
-def from_edge_index(
-    edge_index: Tensor, edge_weight: Tensor | None
-) -> tuple[Tensor, Tensor | None, int | None]:
-    """Sources and targets [2, E], weights [E] or None, and the number of nodes it implies."""
-    _check.whole("edge_index", edge_index)
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ValueError(f"edge_index must have shape [2, E], got {_check.shape(edge_index)}")
-    if torch._C._functorch.is_batchedtensor(edge_index):
-        raise TypeError(
-            "vmap cannot map over edge_index: many graphs are one, as PyG's Batch makes it of them"
-        )
-    if edge_index.device.type == "meta":
-        raise ValueError("edge_index is on the device meta, which holds no values")
-    if edge_weight is not None:
-        _check_weight_shape(edge_weight, edge_index.size(1))
-        edge_weight = edge_weight.to(edge_index.device)
-    sizes = getattr(edge_index, "sparse_size", lambda: (None, None))()  # PyG's EdgeIndex
-    known_sizes = [size for size in sizes if size is not None]
-    # While an export traces it is a stand-in, and must stay one.
-    plain = (edge_index if exporting() else edge_index.as_subclass(Tensor)).long()
-    return plain, edge_weight, max(known_sizes, default=None)
-
-
-def _from_matrix(
-    row: Tensor, col: Tensor, values: Tensor | None, sizes: Any, edge_weight: Tensor | None
-) -> tuple[Tensor, Tensor | None, int | None]:
-    """Edges of a square matrix whose rows receive."""
-    if edge_weight is not None:
-        raise ValueError("a sparse matrix brings its own weights: leave edge_weight out")
-    _check_square(sizes)
-    if values is not None and (values.is_complex() or values.dim() != 1):
-        got = f"{values.dtype} {_check.shape(values)}"
-        raise TypeError(f"the adjacency matrix must hold a real number for each edge, got {got}")
-    if values is not None and not values.is_floating_point():
-        values = values.double()
-    return torch.stack([col, row]).long(), values, int(sizes[0])
-
-
-def _check_square(sizes: Any) -> None:
-    if len(sizes) != 2 or sizes[0] != sizes[1]:
-        raise ValueError(f"the adjacency matrix must be square, got {list(sizes)}")
-
-
-def _check_weight_shape(weight: Any, num_edges: int) -> None:
-    _check.floating("edge_weight", weight)
-    if weight.shape != (num_edges,):
-        raise ValueError(
-            f"edge_weight must have shape [{num_edges}], one weight per edge, "
-            f"got {_check.shape(weight)}"
-        )
-
-
-def _count_nodes(edges: Tensor, num_nodes: int | None, implied: int | None) -> int:
-    """As many as are given, which spares a GPU a question, or as the edges need."""
-    if num_nodes is None:
-        ends = _ends(edges).tolist()
-        check_ends(ends, MOST_NODES)
-        return max(ends[1] + 1 if ends else 0, implied or 0)
-    _check.integer("num_nodes", num_nodes, 0, MOST_NODES)
-    if (implied or 0) > num_nodes:
-        raise ValueError(
-            f"num_nodes={num_nodes}, but the adjacency has a matrix of {implied} nodes"
-        )
-    return num_nodes
-
-
-def _ends(edges: Tensor) -> Tensor:
-    """The least and the greatest index, [2]; [0] without edges."""
-    return torch.stack(edges.aminmax()) if edges.numel() else edges.new_empty(0)
-
-
-def check_ends(ends: list[int], num_nodes: int) -> None:
-    low, high = ends or (0, -1)
-    if low < 0:
-        raise ValueError(f"edge_index holds the negative index {low}")
-    if high >= MOST_NODES:
-        raise ValueError(f"edge_index holds the index {high}: at most {MOST_NODES:,} nodes")
-    if high >= num_nodes:
-        raise ValueError(f"num_nodes={num_nodes}, but the adjacency has index {high}")
-
-
-def check_weights(weight: Tensor | None, transition: str | None) -> None:
-    """Refuse edge weights [E] whose transition matrix would not be finite, or negative."""
-    if weight is not None:
-        _check_constant(weight)
-        check_extremes(weight_extremes(weight).tolist(), weight, transition)
-
-
-def _check_constant(weight: Tensor | None) -> None:
-    if weight is not None and weight.requires_grad:
-        raise ValueError(
-            "edge weights are constants of a Graph: pass edge_weight.detach(), and give weights "
-            "that learn to the layer, or to subtree_attention by entries"
-        )
-
-
-def weight_extremes(weight: Tensor) -> Tensor:
-    """What weights add up to in size, the smallest but 0, and the least: [3] float64, or [0]."""
-    if not weight.numel():
-        return weight.new_empty(0, dtype=torch.float64)
-    size = weight.double().abs()
-    return torch.stack(
-        [size.sum(), size.where(size > 0, math.inf).min(), weight.min().double()],
-    )
-
-
-def check_extremes(extremes: list[float], weight: Tensor | None, transition: str | None) -> None:
-    if weight is None or not extremes:
-        return
-    total, smallest, least = extremes
-    if not total <= MOST_WEIGHT:
-        _check.finite("edge_weight", weight)
-        raise ValueError(
-            f"edge weights must add up to {MOST_WEIGHT:.3g} at most, which is as far as float32 "
-            f"goes, got {total:.3g}: scale them"
-        )
-    if smallest < LEAST_WEIGHT:
-        raise ValueError(
-            f"an edge weight must be 0 or at least {LEAST_WEIGHT:g}, got {smallest:.3g}: scale them"
-        )
-    if transition is not None and least < 0:
-        raise ValueError(
-            f"transition '{transition}' needs non-negative edge weights, got {least};"
-            " transition=None takes weights as they are"
-        )
 
 
 def _with_self_loops(

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import as_device, check_weights, index_dtype
+from ..adjacency import check_weights
+from ..graph import as_device, index_dtype
 from ..io import FileError, read_json, read_tensors, write_tensors
 from . import targets
 from .encoding import check_number, encoding_of

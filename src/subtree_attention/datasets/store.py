@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import Graph, as_device, check_ends, check_extremes, csr_rows, weight_extremes
+from ..adjacency import check_ends, check_extremes, weight_extremes
+from ..graph import Graph, as_device, csr_rows
 from ..io import (
     FileError,
     new_folder,

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
+from .._tracing import exporting
 from ..feature_maps import FeatureMap
-from ..graph import TRANSITIONS, Graph, exporting
+from ..graph import TRANSITIONS, Graph
 from ..partition import HERE
 from . import memory as memory_of
 from . import one_node

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import _check, feature_maps, ops
+from .._tracing import exporting, uncompiled
 from ..feature_maps import FeatureMap
-from ..graph import exporting, uncompiled
 from ..ops import recurrence
 from ..partition import HERE, Summed
 from .heads import SumMix

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import CSR, exporting, index_dtype, transposed
+from .._tracing import exporting
+from ..graph import CSR, index_dtype, transposed
 from ..ops import backends
 from ..ops.dropout import Rows, drop
 

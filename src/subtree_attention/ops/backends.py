@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import CSR, untraced
+from .._tracing import untraced
+from ..graph import CSR
 from . import recurrence
 from .kernels import Kernel, cuda
 from .kernels.cpu import NumbaKernel

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from .. import feature_maps
-from ..graph import CSR, Graph, exporting, from_edge_index
+from .._tracing import exporting
+from ..adjacency import from_edge_index
+from ..graph import CSR, Graph
 from . import recurrence
 
 

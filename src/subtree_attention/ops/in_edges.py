@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import TRANSITIONS, Graph, check_weights, csr_rows
+from ..adjacency import check_weights
+from ..graph import TRANSITIONS, Graph, csr_rows
 
 CHUNK = 2**22
 """Edges that are looked at together, where all of them are looked at."""

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..graph import CSR, Graph, csr_rows, exporting, uncompiled
+from .._tracing import exporting, uncompiled
+from ..graph import CSR, Graph, csr_rows
 from . import recurrence, roots
 
 if TYPE_CHECKING:

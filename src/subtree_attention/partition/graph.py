@@ -9,18 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import (
-    TRANSITIONS,
-    Graph,
-    as_device,
-    check_ends,
-    check_extremes,
-    csr_rows,
-    from_edge_index,
-    index_dtype,
-    row_pointers,
-    weight_extremes,
-)
+from ..adjacency import check_ends, check_extremes, from_edge_index, weight_extremes
+from ..graph import TRANSITIONS, Graph, as_device, csr_rows, index_dtype, row_pointers
 from ..graph import _Pattern as Pattern
 from ..graph import _scales_of as scales_of
 from .exchange import Exchange

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import MOST_NODES, Graph
+from ..adjacency import MOST_NODES
+from ..graph import Graph
 from .streaming import PASSES, SLACK, stream
 
 MOST_PARTS = 2**15

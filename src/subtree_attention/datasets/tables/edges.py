@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ... import _check
-from ...graph import MOST_WEIGHT
+from ...adjacency import MOST_WEIGHT
 from . import ranks
 from .lazy import pl
 from .names import Names
