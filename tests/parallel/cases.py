@@ -180,9 +180,8 @@ def model_case(
             found["evaluated"] = run(given)
         return found
 
-    one = partial(model, graph=graph)
-    if device.type == "cuda":
-        one = sta.parallelize(model, graph, ALONE, how="blocks")
+    alone = sta.parallelize(model, graph, ALONE, how="blocks") if device == GPU else None
+    one = alone or (lambda x: model(x, graph))
     whole = steps(one, torch.arange(NODES, device=device), model, lambda: None)
     model.load_state_dict(state)
     model.zero_grad()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import subtree_attention as sta
+from subtree_attention.show.pages import serving
 from subtree_attention.show.text import visible
 from tests.show.conftest import HOSTILE
 
@@ -128,7 +129,7 @@ def test_mistakes_are_plain(given: dict, message: str, run: sta.SavedRun) -> Non
 
 def test_show_opens_the_page_at_the_root(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("subtree_attention.show.pages.serving.open_browser", opened.append)
+    monkeypatch.setattr(serving, "open_browser", opened.append)
     run = sta.open(digits, device="cpu")
     page = run.explain("12").show()
     assert opened == [page]
