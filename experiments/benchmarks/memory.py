@@ -78,10 +78,12 @@ def main() -> None:
     for training in (True, False) if options.shape != "-" else ():
         name = "training" if training else "evaluation"
         how = {"what": "step", "shape": options.shape, "training": training}
-        without = measured(**how)
+        results[name] = {"without": (without := measured(**how))}
+        if "failed" in without:
+            continue
         budgets = [int(without["peak"]) // share for share in SHARES]
         each = {f"1/{n}": measured(**how, memory=b) for n, b in zip(SHARES, budgets, strict=True)}
-        results[name] = {"without": without} | each
+        results[name] |= each
     wanted = EPOCHS[device.type]
     if options.epochs:
         shape, _, memory = options.epochs.rpartition(",")
