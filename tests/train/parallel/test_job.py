@@ -1,11 +1,12 @@
 """How ranks share the work, as people say it, and what is refused before there are any."""
 
 import pytest
+import torch
 
 import subtree_attention as sta
 from subtree_attention.train.parallel import refuse_many, refuse_outside
 from subtree_attention.train.parallel.fit import refuse_settings
-from subtree_attention.train.parallel.job import shares
+from subtree_attention.train.parallel.job import _device_and_backend, shares
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,26 @@ def test_shares(said: str, nodes: int, heads: int, batches: int) -> None:
 def test_what_is_no_way_to_share(said: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         shares(said, 4)
+
+
+@pytest.mark.parametrize(
+    ("device", "rank", "gpus", "expected"),
+    [
+        ("cpu", 1, 0, ("cpu", "gloo")),
+        ("cuda", 1, 4, ("cuda:1", "cpu:gloo,cuda:nccl")),
+        ("cuda", 3, 1, ("cuda:0", "gloo")),
+        ("cuda", 3, 2, ("cuda:1", "gloo")),
+        ("cuda:1", 3, 2, ("cuda:1", "gloo")),
+    ],
+)
+def test_which_gpu_a_rank_has(
+    device: str, rank: int, gpus: int, expected: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    found, backend = _device_and_backend(torch.device(device))
+    assert (str(found), backend) == expected
 
 
 def test_one_process_is_no_job(monkeypatch: pytest.MonkeyPatch) -> None:

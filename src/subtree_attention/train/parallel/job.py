@@ -66,15 +66,9 @@ class Job:
         refuse_outside()
         self.parallel = parallel
         self.sizes = shares(parallel, int(os.environ["WORLD_SIZE"]))
-        local, sharing = int(os.environ.get("LOCAL_RANK", 0)), _local_size()
-        own_gpu = device.type == "cuda" and device.index is None
-        if own_gpu and torch.cuda.device_count() >= sharing:
-            device = torch.device("cuda", local)
-        self.device = device
-        # NCCL takes one rank a GPU; where ranks share one, gloo carries what they send.
-        backend = "cpu:gloo,cuda:nccl" if own_gpu and device.index is not None else "gloo"
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
+        self.device, backend = _device_and_backend(device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         _meet(backend)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.mesh = self._mesh()
@@ -241,8 +235,18 @@ def sweep(folder: Path) -> None:
         said.unlink(missing_ok=True)
 
 
-def _local_size() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+def _device_and_backend(device: torch.device) -> tuple[torch.device, str]:
+    """What this rank computes on, and what carries its rows.
+
+    NCCL takes one rank a GPU; where ranks share one, gloo carries what they send.
+    """
+    if device.type != "cuda" or device.index is not None:
+        return device, "gloo"
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    gpus = torch.cuda.device_count()
+    backend = "cpu:gloo,cuda:nccl" if gpus >= ranks else "gloo"
+    return torch.device("cuda", rank % gpus), backend
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
