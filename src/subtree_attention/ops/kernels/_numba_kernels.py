@@ -11,8 +11,10 @@ others.
 
 All arrays are flat: a view of a row costs more than the few numbers in it. `shape` is (H, e, d)
 with e = c + 1. Behind the flat arrays are states [N, H, e, d] (the sums over key channels are then
-contiguous), q and k [N, H, d], values and their gradients [N, H, c], read-outs [N, H, e], products
-[N, H], hop weights of one hop [H], powers of its denominators [H], or [0] where there are none.
+contiguous), q and k [N, H, d], values and their gradients [N, H, c], values with a column of ones
+and read-outs [N, H, e], products [N, H], hop weights of one hop [H], powers of its denominators
+[H], or [0] where there are none. `source` is what a hop gathers: row pointers, columns and weights
+of the matrix, and the states or what makes them up, `left` [N, H, d] and `right` [N, H, e].
 `hop` is a tuple: query, gradient of the level, eps, hop weights, read-outs, room for dR, products,
 the gradient of the query, powers, and what their gradients are the sums of [N, H], or [0].
 
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 from ._numba_vectors import (
     get,
@@ -46,7 +48,8 @@ from ._numba_vectors import (
 _FASTMATH = {"contract", "reassoc", "nsz"}
 _HOW = {"fastmath": _FASTMATH, "error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
 _kernel = njit(cache=True, **_HOW)
-_inline = njit(forceinline=True, no_cpython_wrapper=True, **_HOW)
+_INLINE = {"forceinline": True, "no_cpython_wrapper": True, **_HOW}
+_inline = njit(**_INLINE)
 
 LOT = 64
 """Rows that a thread takes at a time."""
@@ -61,10 +64,14 @@ float64: one after the other in float32, the 100,000 neighbours of a hub lose fo
 _DRAWS = 4
 """Draws of 16 bits in 64."""
 
-_GROUP = 16
-"""Neighbours that are gone through for four lines of the sum before the next four lines."""
+_GROUP = 6
+"""Neighbours that are gone through for four lines of the sum before the next four lines: with more,
+a long row is read in pieces that are too far apart for the processor to read ahead."""
 
-_AHEAD = 16
+_FACTOR_GROUP = 16
+"""The same of factors, whose rows are short."""
+
+_AHEAD = 8
 """Neighbours between the one that is added and the one that is fetched from memory."""
 
 
@@ -93,22 +100,66 @@ def _place(col, edge, width):
 def _gather(rowptr, col, weight, state, row, width, out, to, totals, worker):
     """out[to:] = sum of the row's neighbours in `state` [N, width]; `totals` [workers, width]."""
     start, stop = np.int64(get(rowptr, row)), np.int64(get(rowptr, row + 1))
-    at = np.int64(worker) * width
-    if start == stop:
-        for x in range(width):
-            store(out, to + x, 0)
     for first in range(start, stop, SPAN):
         last = min(first + SPAN, stop)
         for edge in range(first, last, _GROUP):
             end = min(edge + _GROUP, last)
             _gather_group(col, weight, state, edge, end, width, edge > first, out, to)
-        if stop - start > SPAN:
-            for x in range(width):
-                before = get(totals, at + x) if first > start else 0.0
-                store(totals, at + x, before + get(out, to + x))
+        _end_span(start, first, stop, width, out, to, totals, worker)
+    _end_row(start, stop, width, out, to)
+
+
+def _arrive(shape, source, row, out, to, totals, worker):
+    """out[to:] = the sum of what comes to a row from its neighbours. Which of these it is lies in
+    the type of `source`: with both in one kernel, either would be slower."""
+
+
+@overload(_arrive, jit_options=_INLINE)
+def _arrive_of(shape, source, row, out, to, totals, worker):
+    if len(source) == len(("rowptr", "col", "weight", "states")):
+        return _gather_states
+    return _gather_factors
+
+
+def _gather_states(shape, source, row, out, to, totals, worker):
+    rowptr, col, weight, states = source
+    width = shape[0] * shape[1] * shape[2]
+    _gather(rowptr, col, weight, states, row, width, out, to, totals, worker)
+
+
+def _gather_factors(shape, source, row, out, to, totals, worker):
+    """Of states that are not there: those of rank one, right (x) left of each node, with `left`
+    [N, H, d] and `right` [N, H, e]. d fills whole vectors."""
+    rowptr, col, weight, left, right = source
+    width = shape[0] * shape[1] * shape[2]
+    start, stop = np.int64(get(rowptr, row)), np.int64(get(rowptr, row + 1))
+    for first in range(start, stop, SPAN):
+        last = min(first + SPAN, stop)
+        for edge in range(first, last, _FACTOR_GROUP):
+            end = min(edge + _FACTOR_GROUP, last)
+            _gather_outer(shape, col, weight, left, right, edge, end, edge > first, out, to)
+        _end_span(start, first, stop, width, out, to, totals, worker)
+    _end_row(start, stop, width, out, to)
+
+
+@_inline
+def _end_span(start, first, stop, width, out, to, totals, worker):
+    """The sum of a span, in out[to:], goes to the total of a row that has more of them."""
     if stop - start > SPAN:
+        at = np.int64(worker) * width
         for x in range(width):
-            store(out, to + x, get(totals, at + x))
+            before = get(totals, at + x) if first > start else 0.0
+            store(totals, at + x, before + get(out, to + x))
+            if first + SPAN >= stop:
+                store(out, to + x, get(totals, at + x))
+
+
+@_inline
+def _end_row(start, stop, width, out, to):
+    """Where no neighbour is, the sum is 0."""
+    if start == stop:
+        for x in range(width):
+            store(out, to + x, 0)
 
 
 @_inline
@@ -148,6 +199,117 @@ def _gather_group(col, weight, state, start, stop, width, add, out, to):
         for edge in range(start, stop):
             total += get(weight, edge) * get(state, _place(col, edge, width) + x)
         store(out, to + x, total)
+
+
+@_inline
+def _gather_outer(shape, col, weight, left, right, start, stop, add, out, to):
+    """out[to:] (+)= sum of weight right (x) left of the neighbours at some edges; of each head some
+    columns at a time in registers."""
+    heads, width, size = shape
+    lanes, few = line(out), half(out)
+    fours, eights = width - width % 4, width - width % 8
+    for h in range(heads):
+        base, x = to + h * width * size, 0
+        while x + lanes <= size:
+            for e in range(0, fours, 4):
+                at, place = base + e * size + x, (h, e, x)
+                _four_lines(shape, place, col, weight, left, right, start, stop, add, out, at)
+            for e in range(fours, width):
+                at, place = base + e * size + x, (h, e, x)
+                _one_line(shape, place, col, weight, left, right, start, stop, add, out, at)
+            x += lanes
+        if x + few <= size:
+            for e in range(0, eights, 8):
+                at, place = base + e * size + x, (h, e, x)
+                _eight_halves(shape, place, col, weight, left, right, start, stop, add, out, at)
+            for e in range(eights, width):
+                at, place = base + e * size + x, (h, e, x)
+                _one_half(shape, place, col, weight, left, right, start, stop, add, out, at)
+
+
+@_inline
+def _factors_at(shape, place, col, edge):
+    """Where the factors of an edge's neighbour are, and those to be fetched."""
+    heads, width, size = shape
+    h, e, x = place
+    row = np.int64(get(col, edge)) * heads + h
+    then = np.int64(get(col, min(edge + _AHEAD, col.size - 1))) * heads + h
+    return row * size + x, row * width + e, then * width + e
+
+
+@_inline
+def _four_lines(shape, place, col, weight, left, right, start, stop, add, out, to):
+    """Four columns of a head, from column e and channel x on: `place` is (h, e, x)."""
+    size = shape[2]
+    y, z, u = to + size, to + 2 * size, to + 3 * size
+    a, b, c, d = zeros_line(out), zeros_line(out), zeros_line(out), zeros_line(out)
+    if add:
+        a, b, c, d = load_line(out, to), load_line(out, y), load_line(out, z), load_line(out, u)
+    for edge in range(start, stop):
+        i, j, then = _factors_at(shape, place, col, edge)
+        prefetch(right, then)
+        part = multiply(get(weight, edge), load_line(left, i))
+        a = multiply_add(get(right, j), part, a)
+        b = multiply_add(get(right, j + 1), part, b)
+        c = multiply_add(get(right, j + 2), part, c)
+        d = multiply_add(get(right, j + 3), part, d)
+    store(out, to, a)
+    store(out, y, b)
+    store(out, z, c)
+    store(out, u, d)
+
+
+@_inline
+def _one_line(shape, place, col, weight, left, right, start, stop, add, out, to):
+    """A column of a head, likewise."""
+    a = load_line(out, to) if add else zeros_line(out)
+    for edge in range(start, stop):
+        i, j, _ = _factors_at(shape, place, col, edge)
+        a = multiply_add(get(right, j), multiply(get(weight, edge), load_line(left, i)), a)
+    store(out, to, a)
+
+
+@_inline
+def _eight_halves(shape, place, col, weight, left, right, start, stop, add, out, to):
+    """Eight columns of a head, likewise: as many registers."""
+    size = shape[2]
+    a, b, c, d = zeros_half(out), zeros_half(out), zeros_half(out), zeros_half(out)
+    p, q, r, s = zeros_half(out), zeros_half(out), zeros_half(out), zeros_half(out)
+    if add:
+        a, b = load_half(out, to), load_half(out, to + size)
+        c, d = load_half(out, to + 2 * size), load_half(out, to + 3 * size)
+        p, q = load_half(out, to + 4 * size), load_half(out, to + 5 * size)
+        r, s = load_half(out, to + 6 * size), load_half(out, to + 7 * size)
+    for edge in range(start, stop):
+        i, j, then = _factors_at(shape, place, col, edge)
+        prefetch(right, then)
+        part = multiply(get(weight, edge), load_half(left, i))
+        a = multiply_add(get(right, j), part, a)
+        b = multiply_add(get(right, j + 1), part, b)
+        c = multiply_add(get(right, j + 2), part, c)
+        d = multiply_add(get(right, j + 3), part, d)
+        p = multiply_add(get(right, j + 4), part, p)
+        q = multiply_add(get(right, j + 5), part, q)
+        r = multiply_add(get(right, j + 6), part, r)
+        s = multiply_add(get(right, j + 7), part, s)
+    store(out, to, a)
+    store(out, to + size, b)
+    store(out, to + 2 * size, c)
+    store(out, to + 3 * size, d)
+    store(out, to + 4 * size, p)
+    store(out, to + 5 * size, q)
+    store(out, to + 6 * size, r)
+    store(out, to + 7 * size, s)
+
+
+@_inline
+def _one_half(shape, place, col, weight, left, right, start, stop, add, out, to):
+    """A column of a head, likewise."""
+    a = load_half(out, to) if add else zeros_half(out)
+    for edge in range(start, stop):
+        i, j, _ = _factors_at(shape, place, col, edge)
+        a = multiply_add(get(right, j), multiply(get(weight, edge), load_half(left, i)), a)
+    store(out, to, a)
 
 
 # ------------------------------------------------------- a vector [d] and the rows of a head [e, d]
@@ -308,14 +470,6 @@ def _add_grad_query(shape, state, slot, row, hop):
         _combine(grad_readout, at * width, state, there, width, size, grad_query, at * size)
 
 
-@_inline
-def _put_with_one(value, at, channels, ones, to):
-    """ones[to:] = [v | 1], of the head whose values are at `at`."""
-    for e in range(channels):
-        store(ones, to + e, get(value, at + e))
-    store(ones, to + channels, 1)
-
-
 # -------------------------------------------------------------------------------------- kernels
 
 
@@ -367,66 +521,74 @@ def drop_rows(worker, counter, seed, least, scale, rowptr, first_entry, x, out):
 
 
 @_kernel
-def begin(worker, counter, shape, key, value, scale, ones, state, out):
-    """state = k (x) [v | 1], and hop 0 of the output: out = scale v; `ones` [workers, e]."""
+def begin(worker, counter, shape, left, right, state):
+    """state = right (x) left: of `left` [N, H, d], `right` [N, H, e]."""
     heads, width, size = shape
-    channels, nodes, room = width - 1, len(key) // (heads * size), worker * width
+    nodes = len(left) // (heads * size)
     first = _take(counter)
     while first < nodes:
         for at in range(first * heads, min(first + LOT, nodes) * heads):
-            _put_with_one(value, at * channels, channels, ones, room)
-            _outer(ones, room, key, at * size, width, size, False, state, at * width * size)
-            for x in range(at * channels, (at + 1) * channels):
-                store(out, x, get(scale, at % heads) * get(value, x))
+            _outer(right, at * width, left, at * size, width, size, False, state, at * width * size)
         first = _take(counter)
 
 
 @_kernel
 def walk_and_read(
-    worker, counter, shape, rowptr, col, weight, old, new, totals,
-    query, eps, scale, beta, add, readout, out,
-):  # fmt: skip
-    """new = A old, readout = q new, out (+)= the hop's level times scale."""
+    worker, counter, shape, source, new, totals, query, eps, scale, beta, add, readout, out
+):
+    """new = A S, readout = q new, out (+)= the hop's level times scale."""
     heads, width, size = shape
-    nodes, total = len(rowptr) - 1, heads * width * size
+    nodes, total = len(source[0]) - 1, heads * width * size
     each = len(new) == nodes * total  # room for the state of every row, or of one per thread
     first = _take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             slot = row if each else worker
-            _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
+            _arrive(shape, source, row, new, slot * total, totals, worker)
             _read(shape, query, new, row, slot, readout)
             _put_level(heads, width, readout, eps, scale, beta, row, add, out)
         first = _take(counter)
 
 
 @_kernel
-def walk_for_query(worker, counter, shape, rowptr, col, weight, old, new, totals, hop):
-    """new = A old, grad_query += new dR."""
-    nodes, total = len(rowptr) - 1, shape[0] * shape[1] * shape[2]
+def walk_for_query(worker, counter, shape, source, new, totals, hop):
+    """new = A S, grad_query += new dR."""
+    nodes, total = len(source[0]) - 1, shape[0] * shape[1] * shape[2]
     each = len(new) == nodes * total  # as in `walk_and_read`
     first = _take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             slot = row if each else worker
-            _gather(rowptr, col, weight, old, row, total, new, slot * total, totals, worker)
+            _arrive(shape, source, row, new, slot * total, totals, worker)
             _quotient_backward(shape[0], shape[1], row, hop)
             _add_grad_query(shape, new, slot, row, hop)
         first = _take(counter)
 
 
 @_kernel
-def walk_back(worker, counter, shape, rowptr, col, weight, kept, old, new, totals, hop):
-    """new = A^T old + q (x) dR; and grad_query += S dR if the states of the hop are `kept`."""
+def turn_back(worker, counter, shape, nodes, kept, hop):
+    """dR of the last hop; and grad_query += S dR if its states are `kept`."""
+    first = _take(counter)
+    while first < nodes:
+        for row in range(first, min(first + LOT, nodes)):
+            _quotient_backward(shape[0], shape[1], row, hop)
+            if len(kept):
+                _add_grad_query(shape, kept, row, row, hop)
+        first = _take(counter)
+
+
+@_kernel
+def walk_back(worker, counter, shape, source, kept, new, totals, hop):
+    """new = A^T G + q (x) dR; and grad_query += S dR if the states of the hop are `kept`."""
     heads, width, size = shape
-    nodes, total, query, grad_readout = len(rowptr) - 1, heads * width * size, hop[0], hop[5]
+    nodes, total, query, grad_readout = len(source[0]) - 1, heads * width * size, hop[0], hop[5]
     first = _take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             _quotient_backward(heads, width, row, hop)
             if len(kept):
                 _add_grad_query(shape, kept, row, row, hop)
-            _gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
+            _arrive(shape, source, row, new, row * total, totals, worker)
             for at in range(row * heads, (row + 1) * heads):
                 _outer(
                     grad_readout, at * width, query, at * size, width, size, True,
@@ -437,25 +599,24 @@ def walk_back(worker, counter, shape, rowptr, col, weight, kept, old, new, total
 
 @_kernel
 def walk_home(
-    worker, counter, shape, rowptr, col, weight, old, new, totals,
-    key, value, grad, scale, ones, products, grad_key, grad_value,
+    worker, counter, shape, source, new, totals,
+    key, ones, grad, scale, products, grad_key, grad_value,
 ):  # fmt: skip
-    """new = A^T old; grad_key += new [v | 1], grad_value = (k new)[:c] + scale grad of hop 0."""
+    """new = A^T G; grad_key += new [v | 1], grad_value = (k new)[:c] + scale grad of hop 0."""
     heads, width, size = shape
-    nodes, total, channels, room = len(rowptr) - 1, heads * width * size, width - 1, worker * width
+    nodes, total, channels = len(source[0]) - 1, heads * width * size, width - 1
     first = _take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
-            _gather(rowptr, col, weight, old, row, total, new, worker * total, totals, worker)
+            _arrive(shape, source, row, new, worker * total, totals, worker)
             for h in range(heads):
                 at, there = row * heads + h, (worker * heads + h) * width * size
-                v = at * channels
-                _put_with_one(value, v, channels, ones, room)
-                _combine(ones, room, new, there, width, size, grad_key, at * size)
+                v, w = at * channels, at * width
+                _combine(ones, w, new, there, width, size, grad_key, at * size)
                 _dots(key, at * size, new, there, channels, size, grad_value, v)
                 product = 0 * get(scale, h)
-                for e in range(v, v + channels):
-                    product += get(grad, e) * get(value, e)
+                for e in range(channels):
+                    product += get(grad, v + e) * get(ones, w + e)
                 for e in range(v, v + channels):
                     store(grad_value, e, get(grad_value, e) + get(scale, h) * get(grad, e))
                 store(products, at, product)

@@ -126,7 +126,11 @@ def compiled() -> bool:
 
 
 class NumbaKernel(Kernel):
-    """States [N, H, c + 1, d]. Kept states spare a third of the gathers of a training step."""
+    """States [N, H, c + 1, d]. Kept states spare a third of the gathers of a training step.
+
+    A state of rank one, S_0 or G_K, is not formed where keys fill whole vectors: the hop gathers
+    its factors, d times fewer numbers.
+    """
 
     summary = "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64"
 
@@ -151,12 +155,16 @@ class NumbaKernel(Kernel):
         return KEPT_BYTES
 
     @staticmethod
+    def grad_readouts(hops: int) -> int:
+        return min(hops, 2)
+
+    @staticmethod
     def empty(numbers: int, like: Tensor) -> Tensor:
         return POOL.take((numbers,), like.numpy().dtype)
 
     def __init__(self, operands: Operands, kept: Kept) -> None:
         super().__init__(operands, kept)
-        from . import _numba_kernels
+        from . import _numba_kernels, _numba_vectors
 
         self.kernels, self.workers = _numba_kernels, torch.get_num_threads()
         value, weights = operands.value, operands.hop_weights
@@ -168,12 +176,13 @@ class NumbaKernel(Kernel):
         self.scales = weights.contiguous().numpy()
         given = value.new_empty(operands.hops, 0) if operands.beta is None else operands.beta
         self.beta = given.detach().contiguous().numpy()  # [K, H], or [K, 0] where there is none
-        self.query, self.key, self.value = arrays(operands.query, operands.key, value)
+        self.query, self.key = arrays(operands.query, operands.key)
         self.turned = False  # to the backward pass
         self.lanes = self._empty(self.workers, *self.shape)  # a node's state for each thread
         total = self.workers * math.prod(self.shape)  # the same, while a long row is added up
         self.totals = POOL.take((total,), np.dtype(np.float64)).numpy()
-        self.ones = self._empty(self.workers, self.shape[1])  # [v | 1] of a head for each thread
+        self.by_factors = self.shape[2] * self.dtype.itemsize % _numba_vectors.HALF_BYTES == 0
+        self.factors: tuple[np.ndarray, ...] = ()  # of a state that is not formed
 
     def room(self) -> Tensor:
         return self._rows(self.nodes)
@@ -202,16 +211,25 @@ class NumbaKernel(Kernel):
         """Room for the read-outs of a hop."""
         return self._empty(self.nodes, *self.shape[:2])
 
-    def first(self, exchange: Exchange, place: Place) -> Tensor:
+    @cached_property
+    def ones(self) -> Tensor:
+        """[v | 1], [N, H, e]."""
+        return _with_ones(self.operands.value)
+
+    def first(self, exchange: Exchange, place: Place) -> Tensor | None:
+        self._put_level_zero()
         given = self.operands
         key, value = exchange(given.key), exchange(given.value)
-        if key is given.key:  # hop 0 in the same pass; in the backward pass it is written over
-            state, level = place(0), self.grad_value if self.turned else self.levels[0]
-        else:
-            state, level = self._rows(len(key)), self._empty(value.numel())
-            self._put_level_zero()
-        ends = *arrays(key, value), self.scales[0], self.ones, *arrays(state), level
-        self._launch("begin", len(key), *ends)
+        ones = self.ones if value is given.value else _with_ones(value)
+        return self._made_of(key, ones, place, 0)
+
+    def _made_of(self, left: Tensor, right: Tensor, place: Place, hop: int) -> Tensor | None:
+        """The state right (x) left on the columns; None where the next hop gathers its factors."""
+        if self.by_factors:
+            self.factors = arrays(left, right)
+            return None
+        state = place(hop) if len(left) == self.nodes else self._rows(len(left))
+        self._launch("begin", len(left), *arrays(left, right, state))
         return state
 
     def _put_level_zero(self) -> None:
@@ -219,11 +237,14 @@ class NumbaKernel(Kernel):
             level = self.out if self.summed else self.out[0]
             torch.mul(self.operands.value, torch.from_numpy(self.scales[0])[:, None], out=level)
 
-    def step(self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int) -> Tensor | None:
+    def step(
+        self, matrix: Matrix, old: Tensor | None, new: Tensor | None, hop: int
+    ) -> Tensor | None:
         readout = self.readout if self.kept.readouts is None else self._kept_readout(hop)
         at_hop = self.query, self.eps, self.scales[hop], self.beta[hop - 1], self.summed
         ends = *at_hop, readout, self.levels[hop]
-        self._launch("walk_and_read", self.nodes, *matrix, *arrays(old), *self._into(new), *ends)
+        source = self._source(matrix, old)
+        self._launch("walk_and_read", self.nodes, source, *self._into(new), *ends)
         return new
 
     def finish(self) -> Tensor:
@@ -244,44 +265,34 @@ class NumbaKernel(Kernel):
             torch.empty_like(given.value),
         )
         self.grad_query, self.grad_key, self.grad_value = arrays(*self.grads)
-        self.grad_readout = self._empty(self.nodes, *self.shape[:2])
+        rooms = self.grad_readouts(given.hops)
+        self.grads_of_readouts = [self._empty(self.nodes, *self.shape[:2]) for _ in range(rooms)]
 
     def step_for_query(
-        self, matrix: Matrix, old: Tensor, new: Tensor | None, hop: int
+        self, matrix: Matrix, old: Tensor | None, new: Tensor | None, hop: int
     ) -> Tensor | None:
-        states = *arrays(old), *self._into(new)
-        self._launch("walk_for_query", self.nodes, *matrix, *states, self._at(hop))
+        source = self._source(matrix, old)
+        self._launch("walk_for_query", self.nodes, source, *self._into(new), self._at(hop))
         return new
 
-    def last_gradient(self, exchange: Exchange, place: Place) -> Tensor:
-        hops, state = self.operands.hops, place(self.operands.hops)
+    def last_gradient(self, exchange: Exchange, place: Place) -> Tensor | None:
+        hops = self.operands.hops
         if not hops:
-            return exchange(state.zero_())
-        # A step back from nowhere: along no edge.
-        starts, nobody = np.zeros(self.nodes + 1, np.int32), np.empty(0, np.int32)
-        self.step_back((starts, nobody, np.empty(0, self.dtype)), state, state, hops)
-        query = exchange(self.operands.query)
-        if query is self.operands.query:
-            return state
-        # Others get the factors, q and dR_K, which are smaller, and multiply them themselves.
-        readout = torch.from_numpy(self.grad_readout).view(self.nodes, *self.shape[:2])
-        state = self._rows(len(query))
-        out = state.view(len(query), *self.shape)
-        torch.mul(exchange(readout).unsqueeze(-1), query.unsqueeze(-2), out=out)
-        return state
+            return exchange(place(0).zero_())
+        self._launch("turn_back", self.nodes, self.nodes, self._kept_rows(hops), self._at(hops))
+        readout = torch.from_numpy(self._grad_readout(hops)).view(self.nodes, *self.shape[:2])
+        return self._made_of(exchange(self.operands.query), exchange(readout), place, hops)
 
-    def step_back(self, transpose: Matrix, old: Tensor, new: Tensor, hop: int) -> Tensor:
-        states = self.kept.states
-        kept = (self.query[:0],) if states is None else arrays(self.kept_state(hop))
-        at_hop = *kept, *arrays(old), *self._into(new), self._at(hop)
-        self._launch("walk_back", self.nodes, *transpose, *at_hop)
+    def step_back(self, transpose: Matrix, old: Tensor | None, new: Tensor, hop: int) -> Tensor:
+        source, at_hop = self._source(transpose, old), (self._kept_rows(hop), *self._into(new))
+        self._launch("walk_back", self.nodes, source, *at_hop, self._at(hop))
         return new
 
-    def home(self, transpose: Matrix, old: Tensor) -> None:
-        states, at_home = (*arrays(old), *self._into(None)), (self.key, self.value, self.levels[0])
-        rooms = self.ones, *arrays(self.products[0])
-        ends = self.scales[0], *rooms, self.grad_key, self.grad_value
-        self._launch("walk_home", self.nodes, *transpose, *states, *at_home, *ends)
+    def home(self, transpose: Matrix, old: Tensor | None) -> None:
+        source, at_home = self._source(transpose, old), (self.key, *arrays(self.ones))
+        ends = self.levels[0], self.scales[0], *arrays(self.products[0])
+        grads = self.grad_key, self.grad_value
+        self._launch("walk_home", self.nodes, source, *self._into(None), *at_home, *ends, *grads)
 
     def gradients(self) -> tuple[Tensor, ...]:
         of_weights = [self.products.sum(1)] if self.summed else []
@@ -291,9 +302,17 @@ class NumbaKernel(Kernel):
     def _at(self, hop: int) -> tuple[Any, ...]:
         """What a kernel needs to form dR_hop: `hop` of the kernels."""
         at_hop = self.levels[hop], self.eps, self.scales[hop], self._kept_readout(hop)
-        ends = self.grad_readout, *arrays(self.products[hop]), self.grad_query
+        ends = self._grad_readout(hop), *arrays(self.products[hop]), self.grad_query
         powers = self.beta[hop - 1], *arrays(self.beta_products[hop - 1])
         return self.query, *at_hop, *ends, *powers
+
+    def _grad_readout(self, hop: int) -> np.ndarray:
+        """Room for dR_hop; that of the hop before it, which may still be gathered, is another."""
+        return self.grads_of_readouts[hop % len(self.grads_of_readouts)]
+
+    def _kept_rows(self, hop: int) -> np.ndarray:
+        """The states of a hop, if they are kept."""
+        return self.query[:0] if self.kept.states is None else arrays(self.kept_state(hop))[0]
 
     def _kept_readout(self, hop: int) -> np.ndarray:
         assert self.kept.readouts is not None  # the forward pass knew that this one would come
@@ -311,6 +330,10 @@ class NumbaKernel(Kernel):
         """The output of each hop, or its gradient."""
         return [*arrays(out)] * (self.operands.hops + 1) if self.summed else [*arrays(*out)]
 
+    def _source(self, matrix: Matrix, state: Tensor | None) -> Matrix:
+        """What a hop gathers: a state, or where there is none its factors."""
+        return *matrix, *(self.factors if state is None else arrays(state))
+
     def _into(self, new: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
         """Where a state goes, a node at a time if it is only looked at; room for a row's total."""
         return self.lanes if new is None else arrays(new)[0], self.totals
@@ -321,6 +344,15 @@ class NumbaKernel(Kernel):
     def _empty(self, *shape: int) -> np.ndarray:
         """Room for an array of that shape, flat."""
         return POOL.take((math.prod(shape),), self.dtype).numpy()
+
+
+def _with_ones(value: Tensor) -> Tensor:
+    """[v | 1]: [N, H, c] -> [N, H, c + 1]."""
+    nodes, heads, channels = value.shape
+    ones = POOL.take((nodes, heads, channels + 1), value.detach().numpy().dtype)
+    ones[..., :channels] = value.detach()
+    ones[..., channels] = 1
+    return ones
 
 
 def least_draw(share: float) -> int:
