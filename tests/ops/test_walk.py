@@ -70,6 +70,13 @@ class TestWhatIsKept:
         monkeypatch.setattr(cpu, "KEPT_BYTES", 4 * 4 * self.state - 1)
         assert self.kept("numba") == 4 * self.readouts
 
+    def test_numba_keeps_more_where_a_hop_gathers_many_times_as_much(self, monkeypatch):
+        monkeypatch.setattr(cpu, "KEPT_BYTES", 0)
+        assert self.kept("numba", edges=399) == 4 * self.readouts
+        assert self.kept("numba", edges=400) == 4 * (self.state + self.readouts)  # E = 10 K N
+        monkeypatch.setattr(cpu, "MOST_KEPT_BYTES", 4 * 4 * self.state - 1)
+        assert self.kept("numba", edges=400) == 4 * self.readouts
+
     def test_cuda_keeps_all_but_the_first_and_the_last_state_where_they_are_few_and_small(
         self, monkeypatch
     ):

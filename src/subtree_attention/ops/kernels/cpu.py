@@ -21,8 +21,9 @@ from torch import Tensor
 
 from . import Exchange, Kept, Kernel, Operands, Place, Sizes, workers
 
-KEPT_BYTES = 2**28
-"""Training keeps the states if they take no more bytes than these; otherwise the read-outs."""
+KEPT_BYTES, KEPT_SHARE, MOST_KEPT_BYTES = 2**28, 0.1, 2**32
+"""Training keeps the states if they take no more bytes than the first, or than this share of what
+a hop gathers, up to the last; otherwise the read-outs."""
 
 POOL_BYTES = 2**29
 """Memory of states that is held for the next call."""
@@ -152,7 +153,8 @@ class NumbaKernel(Kernel):
 
     @staticmethod
     def most_kept_bytes(sizes: Sizes, num_edges: int) -> float:
-        return KEPT_BYTES
+        gathered = num_edges * sizes.heads * sizes.channels * sizes.columns * sizes.item
+        return max(KEPT_BYTES, min(KEPT_SHARE * gathered, MOST_KEPT_BYTES))
 
     @staticmethod
     def grad_readouts(hops: int) -> int:
