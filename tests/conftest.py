@@ -96,8 +96,7 @@ def _nothing_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _unbounded_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget of memory bounds what the kernels hold for the whole process: for one test here."""
-    monkeypatch.setattr(cpu.POOL, "most", cpu.POOL_BYTES)
-    monkeypatch.setattr(cpu.POOL, "bounded", False)
+    monkeypatch.setattr(cpu.POOL, "bounded", None)
 
 
 Outcome = tuple[int, str, str]

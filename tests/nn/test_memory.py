@@ -164,10 +164,10 @@ def test_a_layer_plans_at_its_call_and_says_what() -> None:
 
 
 def test_free_is_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory.budget, "memory", lambda _: memory.budget.Memory(10**9, "here"))
+    monkeypatch.setattr(memory.machine, "memory", lambda _: memory.machine.Memory(10**9, "here"))
     assert memory.make(STAGNN(64, 64, 40), call(10), "free").budget == 8 * 10**8
     monkeypatch.setattr(
-        memory.budget, "memory", lambda _: memory.budget.Memory(None, "(who knows)")
+        memory.machine, "memory", lambda _: memory.machine.Memory(None, "(who knows)")
     )
     with pytest.raises(ValueError, match=r"memory='free': \(who knows\): give a size"):
         memory.make(STAGNN(64, 64, 40), call(10), "free")

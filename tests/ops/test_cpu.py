@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from subtree_attention import subtree_attention
+from subtree_attention.ops import machine
 from subtree_attention.ops.kernels import cpu
 from tests.ops.cases import FLOAT64_ERROR, assert_all_close, random_edges, random_inputs
 
@@ -77,6 +78,7 @@ def test_what_is_kept_survives_other_calls_and_a_second_backward():
 
 def test_memory_is_used_again_and_let_go_beyond_the_limit(monkeypatch):
     monkeypatch.setattr(cpu, "POOL_BYTES", 1000)
+    monkeypatch.setattr(cpu, "POOL_SHARE", 0)
     pool = cpu.Pool()
     first = pool.take((10, 20), torch.empty(0).numpy().dtype)
     part, address = first[3], first.data_ptr()
@@ -90,7 +92,34 @@ def test_memory_is_used_again_and_let_go_beyond_the_limit(monkeypatch):
     pool.take((60,), torch.empty(0).numpy().dtype)
     assert pool.free_bytes() == 240  # 1040 bytes would be too many
     pool.take((300,), torch.empty(0).numpy().dtype)
-    assert pool.free_bytes() == 0
+    assert pool.free_bytes() == 240  # 1200 bytes alone would be
+
+
+def test_of_memory_that_is_held_what_was_not_used_for_longest_goes_first(monkeypatch):
+    monkeypatch.setattr(cpu, "POOL_BYTES", 1000)
+    monkeypatch.setattr(cpu, "POOL_SHARE", 0)
+    pool, byte = cpu.Pool(), torch.empty(0, dtype=torch.uint8).numpy().dtype
+    for size in (300, 200, 400, 300, 350):  # the 300 are used again, so the 200 go, then the 400
+        pool.take((size,), byte)
+    assert pool.free_bytes() == 300 + 350
+
+
+def test_it_holds_as_much_as_was_in_use_at_a_time_up_to_a_share_of_what_was_free(monkeypatch):
+    monkeypatch.setattr(cpu, "POOL_BYTES", 100)
+    byte = torch.empty(0, dtype=torch.uint8).numpy().dtype
+    for free, most in ((10_000, 500), (1600, 400), (None, 100)):
+        now = machine.Memory(free, "here")
+        monkeypatch.setattr(cpu.machine, "memory", lambda _, now=now: now)
+        pool = cpu.Pool()
+        assert pool.most == 100
+        both = pool.take((300,), byte), pool.take((200,), byte)
+        assert pool.most == most
+        del both
+        assert pool.free_bytes() == {500: 500, 400: 300, 100: 0}[most]
+        pool.take((50,), byte)
+        assert pool.most == most
+        pool.clear()
+        assert pool.most == 100
 
 
 def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ import torch
 
 import subtree_attention as sta
 from experiments.benchmarks.estimate import made
-from subtree_attention.ops import budget
+from subtree_attention.ops import machine
 from subtree_attention.train import estimate
 from subtree_attention.train.estimate import Cost, Estimate, Memory, Speed, clock, cost, gib
 from subtree_attention.train.recipes import recipe
@@ -137,27 +137,27 @@ def test_free_memory_is_what_the_system_and_the_container_say(
 ) -> None:
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  9 kB\nMemAvailable:  2048 kB\n")
-    assert budget.available(meminfo) == 2 * 2**20
+    assert machine.available(meminfo) == 2 * 2**20
     meminfo.write_text("MemTotal:  9 kB\n")
-    assert budget.available(meminfo) is None
-    assert budget.of_group(tmp_path) is None
+    assert machine.available(meminfo) is None
+    assert machine.of_group(tmp_path) is None
     (tmp_path / "memory.current").write_text("1000\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert budget.of_group(tmp_path) is None
+    assert machine.of_group(tmp_path) is None
     (tmp_path / "memory.max").write_text("5000\n")
-    assert budget.of_group(tmp_path) is None
+    assert machine.of_group(tmp_path) is None
     (tmp_path / "memory.stat").write_text("anon 100\nfile 900\n")
-    assert budget.of_group(tmp_path) == 4000
+    assert machine.of_group(tmp_path) == 4000
     (tmp_path / "memory.stat").write_text("anon 100\nfile 900\ninactive_file 600\n")
-    assert budget.of_group(tmp_path) == 4600  # what it can take back
-    monkeypatch.setattr(budget, "available", lambda: 5000)
-    monkeypatch.setattr(budget, "of_group", lambda: 4000)
-    assert budget.memory(CPU) == (4000, "here", False)
-    monkeypatch.setattr(budget, "of_group", lambda: 6000)
-    assert budget.memory(CPU) == (5000, "here", True)
-    monkeypatch.setattr(budget, "available", lambda: None)
-    monkeypatch.setattr(budget, "of_group", lambda: None)
-    free, where, _ = budget.memory(CPU)
+    assert machine.of_group(tmp_path) == 4600  # what it can take back
+    monkeypatch.setattr(machine, "available", lambda: 5000)
+    monkeypatch.setattr(machine, "of_group", lambda: 4000)
+    assert machine.memory(CPU) == (4000, "here", False)
+    monkeypatch.setattr(machine, "of_group", lambda: 6000)
+    assert machine.memory(CPU) == (5000, "here", True)
+    monkeypatch.setattr(machine, "available", lambda: None)
+    monkeypatch.setattr(machine, "of_group", lambda: None)
+    free, where, _ = machine.memory(CPU)
     assert free is None
     assert where.endswith("(how much is free cannot be asked on this system)")
 

@@ -13,7 +13,7 @@ import torch
 
 import subtree_attention as sta
 from experiments.benchmarks.estimate import made
-from subtree_attention.ops.budget import bound
+from subtree_attention.ops.machine import bound
 from subtree_attention.train import estimate
 from subtree_attention.train.jobs import Place
 from subtree_attention.train.recipes import recipe

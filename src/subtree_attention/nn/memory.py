@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 
 from .. import _check, feature_maps, ops
 from ..graph import Graph
-from ..ops import budget, walk
+from ..ops import budget, machine, walk
 from ..ops.kernels import Sizes
 from ..ops.kernels.cpu import POOL
 from .linear import Linear, is_plain, joint_product
@@ -106,7 +106,7 @@ class Plan(NamedTuple):
         words = words or ["all at once, as without a budget"]
         longer = "" if self.times == 1 else f", about {self.times:.1f} times the time"
         return (
-            f"memory {budget.gib(self.budget)}: {budget.gib(self.bytes)} at most{longer}; "
+            f"memory {machine.gib(self.budget)}: {machine.gib(self.bytes)} at most{longer}; "
             f"{', '.join(words)}"
         )
 
@@ -277,7 +277,7 @@ def make(model: nn.Module, call: Call, memory: int | str) -> Plan:
             found = numbers, taken, ways
     if found is None:
         raise ValueError(
-            f"memory: {budget.gib(given)} cannot do, {budget.gib(least)} ({least} bytes) is the "
+            f"memory: {machine.gib(given)} cannot do, {machine.gib(least)} ({least} bytes) is the "
             f"least that would; {_offer(layers[0], call)}"
         )
     numbers, taken, ways = found
@@ -309,7 +309,7 @@ def most(memory: int | str, device: torch.device) -> int:
     given = _check.memory("memory", memory)
     if isinstance(given, int):
         return given
-    free, where, _ = budget.memory(device)
+    free, where, _ = machine.memory(device)
     if free is None:
         raise ValueError(f"memory='{_check.FREE}': {where}: give a size")
     return int(SHARE_OF_FREE * free)

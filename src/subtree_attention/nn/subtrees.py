@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from .. import feature_maps, ops
 from ..graph import Graph
-from ..ops import budget, recurrence
+from ..ops import machine, recurrence
 from ..ops.subtrees import NOTHING, Change, Shape, Subtrees
 from .conv import STAConv
 from .features import Features
@@ -115,7 +115,7 @@ class Direct:
     def _most(memory: int | None) -> float:
         if memory is not None:
             return memory
-        free = budget.memory(torch.device("cpu")).free
+        free = machine.memory(torch.device("cpu")).free
         return 0 if free is None else SHARE_OF_FREE * free
 
     @staticmethod

@@ -30,7 +30,7 @@ from ..nn import memory as memory_of
 from ..nn.features import Features
 from ..nn.models import keeping_to
 from ..nn.parallel import add_up_gradients
-from ..ops import budget
+from ..ops import machine
 from ..ops.kernels.cpu import POOL
 from ..ops.sampling import InEdges, Sampled, key_of, sample
 from ..partition import Ranks
@@ -175,7 +175,7 @@ class BatchTrainer(Trainer):
         for it anew."""
         network = getattr(self.model, "model", self.model)
         call = memory_of.Call.of(self.x, self.graph, network)
-        free, _, _ = budget.memory(self.device)
+        free, _, _ = machine.memory(self.device)
         if memory is None and free is not None:
             much = memory_of.count(network, call) > MOST_OF_FREE * free
             memory = _check.FREE if much else None

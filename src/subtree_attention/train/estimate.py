@@ -27,7 +27,7 @@ from ..nn import memory as memory_of
 from ..nn.memory import BASE
 from ..ops import subtree_attention, walk
 from ..ops.backends import BACKENDS, choose
-from ..ops.budget import Memory, gib, memory
+from ..ops.machine import Memory, gib, memory
 from ..tasks import of as task_of
 from .watch import Watch
 

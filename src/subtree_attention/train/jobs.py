@@ -14,6 +14,7 @@ import torch
 
 from .. import _check
 from ..config import Config
+from ..ops.kernels.cpu import POOL
 from ..runs.environment import choose_device
 from .run import Run
 from .watch import Watch
@@ -117,8 +118,10 @@ def work(
             del run  # what has ended gives its memory back before the next is made
             if len(active) < len(counts):
                 # The memory of a captured epoch is used by nothing else, and kept until it is asked
-                # for: a hundred runs would take all of a GPU, also from other processes.
+                # for: a hundred runs would take all of a GPU, also from other processes. On a CPU
+                # states of the next run may be of another size.
                 torch.cuda.empty_cache()
+                POOL.clear()
             if stop is not None and active and stop():
                 raise Stopped
             yield None

@@ -6,7 +6,7 @@ import torch
 
 from ..config import Config
 from ..datasets import Dataset
-from ..ops.budget import gib
+from ..ops.machine import gib
 from .batches import refuse_settings
 from .estimate import clock, estimate
 from .recipes import batched

@@ -19,7 +19,7 @@ from ..datasets import Dataset
 from ..graph import Graph
 from ..nn import as_features, set_memory
 from ..nn.memory import most
-from ..ops.budget import bound
+from ..ops.machine import bound
 from ..partition import Ranks
 from ..runs import stacked
 from ..runs.folder import (

@@ -10,8 +10,9 @@ import math
 import sys
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import machine
 from . import Exchange, Kept, Kernel, Operands, Place, Sizes, workers
 
 KEPT_BYTES, KEPT_SHARE, MOST_KEPT_BYTES = 2**28, 0.1, 2**32
 """Training keeps the states if they take no more bytes than the first, or than this share of what
 a hop gathers, up to the last; otherwise the read-outs."""
 
-POOL_BYTES = 2**29
-"""Memory of states that is held for the next call."""
+POOL_BYTES, POOL_SHARE = 2**29, 0.25
+"""Memory of states that is held for the next call: so much, or what was in use at a time, up to
+this share of what was free before."""
 
 ALIGNMENT = 64
 """Where rows of a state start: a cache line, so that a vector never lies across two."""
@@ -39,23 +42,38 @@ class Pool:
     """
 
     def __init__(self) -> None:
-        self._free: dict[int, list[np.ndarray]] = {}  # by bytes
-        self.most, self.bounded = POOL_BYTES, False
+        self._free: dict[int, list[np.ndarray]] = {}  # by bytes; those that came last are last
+        self._used: dict[int, int] = {}  # bytes of what somebody holds, by number
+        self._numbers, self._peak = count(), 0
+        self.bounded: int | None = None
         self.coarse = False
+
+    @property
+    def most(self) -> int:
+        """Bytes that are held: beyond the first few, no more than were in use at a time."""
+        if self.bounded is not None:
+            return self.bounded
+        return max(POOL_BYTES, min(self._peak, self._share))
+
+    @cached_property
+    def _share(self) -> int:
+        return int(POOL_SHARE * (machine.memory(torch.device("cpu")).free or 0))
 
     def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
         """An empty tensor of that shape; its memory comes back when the tensor is gone."""
-        count = math.prod(shape) * dtype.itemsize
-        room = _rounded(count) if self.coarse else count
+        size = math.prod(shape) * dtype.itemsize
+        room, number = _rounded(size) if self.coarse else size, next(self._numbers)
         try:
             memory = self._free[room].pop()
         except (KeyError, IndexError):
-            if self.bounded and 8 * room > self.most:
+            if self.bounded is not None and 8 * room > self.bounded:
                 self.clear()  # of another size, it would lie beside this one
             memory = np.empty(room + ALIGNMENT, np.uint8)  # NumPy asks for huge pages
+        self._used[number] = room
+        self._peak = max(self._peak, sum([*self._used.values()]))
         start = -memory.ctypes.data % ALIGNMENT
-        view = memory[start : start + count].view(dtype).reshape(shape)
-        weakref.finalize(view, self._give, room, memory).atexit = False
+        view = memory[start : start + size].view(dtype).reshape(shape)
+        weakref.finalize(view, self._give, number, memory).atexit = False
         return torch.from_numpy(view)  # the tensor's storage holds the view
 
     @contextmanager
@@ -69,27 +87,39 @@ class Pool:
             self.coarse = False
             self.clear()
 
-    def _give(self, count: int, memory: np.ndarray) -> None:
-        if self.free_bytes() + count > self.most:
-            if self.bounded:
-                return
-            self.clear()
-        if count <= self.most:
-            self._free.setdefault(count, []).append(memory)
+    def _give(self, number: int, memory: np.ndarray) -> None:
+        size, most = self._used.pop(number), self.most
+        if size > most or (self.bounded is not None and self.free_bytes() + size > most):
+            return
+        held = self._free.pop(size, [])
+        self._free[size] = held  # the last one now
+        held.append(memory)
+        while self.free_bytes() > most:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Let go of one of the size that has not come for longest."""
+        with suppress(StopIteration, KeyError, RuntimeError):  # another thread was at it
+            size = next(iter(self._free))
+            held = self._free[size]
+            del held[:1]
+            if not held:
+                del self._free[size]
 
     def free_bytes(self) -> int:
         """What is held and not in use."""
-        return sum(count * len(held) for count, held in list(self._free.items()))
+        return sum(size * len(held) for size, held in list(self._free.items()))
 
     def bound(self, most: int) -> None:
         """Hold no more than so many bytes, from now on, and of states only."""
-        self.most, self.bounded = most, True
-        if self.free_bytes() > self.most:
+        self.bounded = most
+        if self.free_bytes() > most:
             self.clear()
 
     def clear(self) -> None:
         """Let go of what is not in use."""
         self._free.clear()
+        self._peak = 0
 
 
 def _rounded(count: int) -> int:
@@ -374,7 +404,10 @@ def dropped(
 
     least = least_draw(share)
     shape, dtype = tuple(x.shape), x.detach().numpy().dtype
-    (given,), out = arrays(x), x.new_empty(shape) if POOL.bounded else POOL.take(shape, dtype)
+    (given,), out = (
+        arrays(x),
+        x.new_empty(shape) if POOL.bounded is not None else POOL.take(shape, dtype),
+    )
     scale = given.dtype.type(1 / (1 - least / 2**16))
     threads = min(torch.get_num_threads(), -(-given.size // kernels.DROP_LOT)) or 1
     how = np.zeros(1, np.int64), np.uint64(seed), np.uint64(least), scale
