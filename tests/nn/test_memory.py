@@ -143,11 +143,12 @@ def test_some_heads_at_a_time_are_computed_from_the_input_on() -> None:
 
 def test_what_is_planned_is_said() -> None:
     model = STAGNN(64, 64, 40)
-    whole, parts, again = (
-        str(memory.make(model, call(), size * 10**6)) for size in (9000, 1200, 700)
+    whole, parts, nothing, again = (
+        str(memory.make(model, call(), size * 10**6)) for size in (9000, 1200, 700, 600)
     )
     assert whole.endswith("at most; all at once, as without a budget")
     assert "states in 8 parts" in parts
+    assert "nothing is kept of a walk" in nothing
     assert "heads 1 at a time, layers are computed again in the backward pass" in again
     assert "times the time" in again
 

@@ -10,7 +10,7 @@ import torch
 from experiments.bench.memory import peak
 from subtree_attention import Graph, subtree_attention
 from subtree_attention.graph import CSR
-from subtree_attention.ops import library, walk
+from subtree_attention.ops import budget, library, walk
 from subtree_attention.ops.backends import BACKENDS
 from subtree_attention.ops.definition import kernel_similarity
 from subtree_attention.ops.kernels import Operands, Sizes, cpu, cuda
@@ -126,6 +126,23 @@ class TestParts:
         got, wanted = both(hops, weighted, any_backend, *options)
         assert_all_close(got, wanted, FLOAT64_ERROR)
         assert [memory.numel() for _, memory in kept] == [0]
+
+    def test_they_are_walked_three_times_by_those_who_read_out_again(self, monkeypatch):
+        """Once forward, once for queries and read-outs, once back."""
+        walks = []
+        for name in ("_forward", "_walk_for_query", "_walk_back"):
+            whole = getattr(walk, name)
+            monkeypatch.setattr(
+                walk, name, lambda *a, name=name, whole=whole: walks.append(name) or whole(*a)
+            )
+        both(3, True, "torch", "full", None, "", None, None, walk.NOTHING)
+        assert walks == ["_forward", "_walk_for_query", "_walk_back"]
+
+    def test_bounds_are_just_enough_for_so_many_parts(self):
+        sizes = Sizes(nodes=10, heads=3, channels=4, columns=12, hops=2, item=4, state_item=4)
+        found = [len(walk.parts(sizes, bound)) for bound in budget.cuts(sizes)]
+        assert found == sorted(set(found))
+        assert found == [1, 2, 3, 6, 9, 12, 18, 33]
 
     @pytest.mark.parametrize("columns", range(1, 60))
     def test_they_cover_every_head_and_column_once_and_keep_the_bound(self, columns):

@@ -154,7 +154,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     forward += (result if apart else heads) if groups > 1 else 0
     if not call.training:
         mix = 2 * result if apart else 2 * heads + 2 * result
-        numbers = groups * walked.numbers / 3
+        numbers = groups * walked.numbers / walked.walks
         return _Bytes(0, forward - walked.kept + beside, mix, 0, numbers, walked.rooms)
     of_x = 2 * column * layer.lin_query.in_channels  # gradients of x, one added to another
     grads = max(mapped + walked.backward, mapped + given + of_x)  # first of the walk, then of x
@@ -162,7 +162,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     backward = mapped + walked.kept + grads + heads + (out if groups > 1 else 0) + of_x // 2
     numbers = groups * walked.numbers
     if way.again:  # all of the forward pass once more
-        numbers += numbers / {walk.NOTHING: 4, walk.READOUTS: 3, walk.STATES_TOO: 2}[way.keep]
+        numbers += numbers / walked.walks
         backward = max(backward, forward + heads)
     mix = kept + 3 * heads + 2 * result
     return _Bytes(kept + beside, forward, mix, backward, numbers, walked.rooms)

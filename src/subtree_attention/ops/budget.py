@@ -12,10 +12,8 @@ from typing import NamedTuple
 from . import walk
 from .kernels import Kernel, Sizes
 
-OF_EDGE = 16
-"""Numbers of a state whose gather takes as long as finding out along which edge."""
-PARTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
-"""Into how many parts heads are cut; with more, edges would be read more often than states."""
+PIECES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+"""Into how many pieces heads are cut, and the columns of a head."""
 
 
 class Taken(NamedTuple):
@@ -28,6 +26,8 @@ class Taken(NamedTuple):
     """How long both passes take: numbers of states that are gathered along an edge in a hop."""
     rooms: int
     """Of the states that are there while it walks."""
+    walks: int
+    """Forward and backward, until all gradients are there."""
 
 
 def taken(
@@ -50,17 +50,17 @@ def taken(
     backward += 2 * ends if len(cut) > 1 else 0
     if keep == walk.NOTHING:
         backward += (sizes.hops + 1) * readouts
-    walks = {walk.NOTHING: 4, walk.READOUTS: 3, walk.STATES_TOO: 2}[keep]
+    walks = 2 if keep == walk.STATES_TOO else 3
+    walks += keep == walk.NOTHING and not kernel.reads_again
     each = (sizes.part(*some) for some in cut)
-    numbers = sum(one.heads * one.channels * one.columns + OF_EDGE for one in each)
-    return Taken(kept, forward, backward, float(walks * numbers), rooms)
+    numbers = sum(one.heads * one.channels * one.columns + kernel.of_edge for one in each)
+    return Taken(kept, forward, backward, float(walks * numbers), rooms, walks)
 
 
 def cuts(sizes: Sizes) -> Iterator[int]:
-    """Bounds for two states, from all at once down to a column of a head."""
-    whole = 2 * sizes.readouts * sizes.channels * sizes.state_item
-    least = 4 * sizes.nodes * sizes.channels * sizes.state_item  # a column, and that of ones
-    for parts in PARTS:
-        yield max(whole // parts, least)
-        if whole // parts <= least:
-            return
+    """Bounds for two states, each just enough, from all at once down to a column of a head."""
+    heads, values = sizes.heads, sizes.columns - 1
+    some_heads = {-(-heads // pieces) * sizes.columns for pieces in PIECES}
+    of_a_head = {-(-values // pieces) + 1 for pieces in PIECES}  # with one of ones
+    for columns in sorted(some_heads | of_a_head, reverse=True):
+        yield 2 * sizes.nodes * sizes.channels * sizes.state_item * columns

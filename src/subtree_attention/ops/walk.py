@@ -369,11 +369,13 @@ def _backward(
     memory: Tensor,
     whole: bool = False,
 ) -> Walk:
-    if keep == NOTHING:  # once more, for the read-outs of these heads and columns alone
+    unread = False
+    if keep == NOTHING:  # the read-outs of these heads and columns alone
         keep, count = READOUTS, sum(_kept_sizes(kernel, operands.sizes, READOUTS))
-        memory = kernel.empty(count, operands.value)
-        yield from _forward(kernel, operands, walkable, keep, memory)
-    run: Any = kernel(operands, _kept(kernel, operands, keep, memory))
+        memory, unread = kernel.empty(count, operands.value), kernel.reads_again
+        if not unread:
+            yield from _forward(kernel, operands, walkable, keep, memory)
+    run: Any = kernel(operands, _kept(kernel, operands, keep, memory)._replace(unread=unread))
     hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)
     run.turn(grad)

@@ -110,10 +110,12 @@ class Operands:
 
 
 class Kept(NamedTuple):
-    """What the forward pass leaves for the backward pass: states, and read-outs [K, N, H, e]."""
+    """What the forward pass leaves for the backward pass: states, and read-outs [K, N, H, e]; or
+    room for these that the backward pass fills, if they are `unread`."""
 
     states: Tensor | None = None
     readouts: Tensor | None = None
+    unread: bool = False
 
 
 class Kernel:
@@ -126,7 +128,7 @@ class Kernel:
 
     Backward, after `turn(grad)` and inside `two_walks`, for each of `blocks`:
         `first`, and `step_for_query(matrix, old, new, hop)`: S_m = A S_(m-1), dq += S_m dR_m; or
-        `read_kept()` where states are kept.
+        `read_kept()` where states are kept. Read-outs that are `unread` are made on the way, too.
     After `turn_back()`, for each of `blocks`:
         `last_gradient(exchange, place)`: G_K = q (x) dR_K on the columns, or None for its factors;
         `step_back(transpose, old, new, hop)`, K - 1 .. 1: G_m = A^T G_(m+1) + q (x) dR_m;
@@ -150,6 +152,12 @@ class Kernel:
 
     rooms: ClassVar[int] = 2
     """States that are there at a time while it walks, for those who count bytes."""
+
+    reads_again: ClassVar[bool] = False
+    """Whether `step_for_query` can make read-outs; for others they come of another forward pass."""
+
+    of_edge: ClassVar[int] = 16
+    """Numbers of a state whose gather takes as long as finding out along which edge."""
 
     takes_rows_apart: ClassVar[bool] = False
     """Whether rows of queries, keys and values may be parts of a wider tensor's."""

@@ -164,9 +164,11 @@ def _end_row(start, stop, width, out, to):
 
 @_inline
 def _gather_group(col, weight, state, start, stop, width, add, out, to):
-    """out[to:] (+)= sum of the neighbours at some edges, four lines at a time in registers."""
+    """out[to:] (+)= sum of the neighbours at some edges, four lines at a time in registers, and two
+    of those that are left."""
     lanes = line(state)
-    fours, whole, final = width - width % (4 * lanes), width - width % lanes, col.size - 1
+    fours, twos = width - width % (4 * lanes), width - width % (2 * lanes)
+    whole, final = width - width % lanes, col.size - 1
     for x in range(0, fours, 4 * lanes):
         y, z, u = x + lanes, x + 2 * lanes, x + 3 * lanes
         a, b, c, d = zeros_line(state), zeros_line(state), zeros_line(state), zeros_line(state)
@@ -188,7 +190,21 @@ def _gather_group(col, weight, state, start, stop, width, add, out, to):
         store(out, to + y, b)
         store(out, to + z, c)
         store(out, to + u, d)
-    for x in range(fours, whole, lanes):
+    for x in range(fours, twos, 2 * lanes):
+        y = x + lanes
+        a, b = zeros_line(state), zeros_line(state)
+        if add:
+            a, b = load_line(out, to + x), load_line(out, to + y)
+        for edge in range(start, stop):
+            w, at = get(weight, edge), _place(col, edge, width)
+            then = _place(col, min(edge + _AHEAD, final), width)
+            prefetch(state, then + x)
+            prefetch(state, then + y)
+            a = multiply_add(w, load_line(state, at + x), a)
+            b = multiply_add(w, load_line(state, at + y), b)
+        store(out, to + x, a)
+        store(out, to + y, b)
+    for x in range(twos, whole, lanes):
         a = load_line(out, to + x) if add else zeros_line(state)
         for edge in range(start, stop):
             prefetch(state, _place(col, min(edge + _AHEAD, final), width) + x)
@@ -551,8 +567,8 @@ def walk_and_read(
 
 
 @_kernel
-def walk_for_query(worker, counter, shape, source, new, totals, hop):
-    """new = A S, grad_query += new dR."""
+def walk_for_query(worker, counter, shape, source, new, totals, unread, hop):
+    """new = A S, grad_query += new dR; and first readout = q new, if it is `unread`."""
     nodes, total = len(source[0]) - 1, shape[0] * shape[1] * shape[2]
     each = len(new) == nodes * total  # as in `walk_and_read`
     first = _take(counter)
@@ -560,6 +576,8 @@ def walk_for_query(worker, counter, shape, source, new, totals, hop):
         for row in range(first, min(first + LOT, nodes)):
             slot = row if each else worker
             _arrive(shape, source, row, new, slot * total, totals, worker)
+            if unread:
+                _read(shape, hop[0], new, row, slot, hop[4])
             _quotient_backward(shape[0], shape[1], row, hop)
             _add_grad_query(shape, new, slot, row, hop)
         first = _take(counter)

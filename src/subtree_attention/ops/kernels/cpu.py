@@ -164,6 +164,8 @@ class NumbaKernel(Kernel):
     """
 
     summary = "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64"
+    reads_again = True
+    of_edge = 100  # rows of few columns are read from memory at a lower rate, too
 
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -303,8 +305,8 @@ class NumbaKernel(Kernel):
     def step_for_query(
         self, matrix: Matrix, old: Tensor | None, new: Tensor | None, hop: int
     ) -> Tensor | None:
-        source = self._source(matrix, old)
-        self._launch("walk_for_query", self.nodes, source, *self._into(new), self._at(hop))
+        source, unread = self._source(matrix, old), self.kept.unread
+        self._launch("walk_for_query", self.nodes, source, *self._into(new), unread, self._at(hop))
         return new
 
     def last_gradient(self, exchange: Exchange, place: Place) -> Tensor | None:

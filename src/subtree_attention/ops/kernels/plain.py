@@ -22,6 +22,7 @@ class TorchKernel(Kernel):
 
     summary = "one sparse product per hop in plain torch; any device, float32 and float64"
     rooms = 3  # what is read out or added lies beside old and new
+    reads_again = True
 
     def __init__(self, operands: Operands, kept: Kept) -> None:
         super().__init__(operands, kept)
@@ -60,6 +61,8 @@ class TorchKernel(Kernel):
 
     def step_for_query(self, matrix: CSR, old: Tensor, new: None, hop: int) -> Tensor:
         state = self._walk(matrix, old)
+        if self.kept.unread and self.kept.readouts is not None:
+            self.kept.readouts[hop - 1] = recurrence.read(self.query, state)
         self.grad_query += torch.matmul(state, self._grad_readout(hop).unsqueeze(-1)).squeeze(-1)
         return state.to(self.operands.state_dtype)
 
