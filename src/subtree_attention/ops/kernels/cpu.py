@@ -406,10 +406,8 @@ def dropped(
 
     least = least_draw(share)
     shape, dtype = tuple(x.shape), x.detach().numpy().dtype
-    (given,), out = (
-        arrays(x),
-        x.new_empty(shape) if POOL.bounded is not None else POOL.take(shape, dtype),
-    )
+    (given,) = arrays(x)
+    out = POOL.take(shape, dtype) if POOL.bounded is None else x.new_empty(shape)
     scale = given.dtype.type(1 / (1 - least / 2**16))
     threads = min(torch.get_num_threads(), -(-given.size // kernels.DROP_LOT)) or 1
     how = np.zeros(1, np.int64), np.uint64(seed), np.uint64(least), scale
