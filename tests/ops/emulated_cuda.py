@@ -27,6 +27,8 @@ def emulate(monkeypatch, capturing: bool = False) -> list[str]:
             assert_aligned(name, self.macros, parts)
             launched.append(name)
             absent = dict.fromkeys(self.names - parts.keys())
+            if name == "combine_backward":  # a hop for each row of its grid
+                absent["times"] = grid[1]
             KERNELS[name](self.macros, **parts, **absent)
 
     monkeypatch.setattr(launch, "Bound", Bound)
@@ -137,23 +139,33 @@ def combine(macros, *, ones, readouts, hop_weights, beta, out, eps, hops, first_
 
 
 def combine_backward(macros, *, ones, readouts, hop_weights, beta, grad, **rest):
-    value = ones[..., : macros["WIDTH"] - 1]
-    grads = grad[None].expand(len(readouts) + 1, *value.shape) if hop_weights is not None else grad
-    weights = torch.ones(len(grads), value.size(1)) if hop_weights is None else hop_weights
-    total = readouts[..., -1:] + rest["eps"]
-    share = _inverse(_raised(total, beta))
-    levels = torch.cat([value[None], readouts[..., :-1] * share])
-    product, scaled = (grads * levels).sum(-1), weights[:, None, :, None] * grads
-    rest["grad_value"].copy_(scaled[0])
-    rest["grad_readouts"][..., : value.size(-1)] = scaled[1:] * share
-    slope = share if beta is None else beta[:, None, :, None] * _inverse(total)
-    of_levels = -weights[1:, None] * product[1:]
-    rest["grad_readouts"][..., value.size(-1)] = of_levels * slope.squeeze(-1)
+    first = rest["first_hop"]
+    for hop in range(first, first + rest["times"]):
+        of_hop = grad if hop_weights is not None else grad[hop]
+        weight = torch.ones(ones.size(1)) if hop_weights is None else hop_weights[hop]
+        if hop == 0:
+            product = (of_hop * ones[..., : macros["WIDTH"] - 1]).sum(-1)
+            rest["grad_value"].copy_(weight[:, None] * of_hop)
+        else:
+            power = None if beta is None else beta[hop - 1 : hop]
+            at_hop = readouts[hop - 1], rest["eps"], weight, power, of_hop
+            product = _divided(*at_hop, rest["grad_readouts"][hop - 1], hop, rest["beta_products"])
+        if hop_weights is not None:
+            rest["products"][hop] = product
+
+
+def _divided(readout, eps, weight, beta, grad, grad_readout, hop, beta_products):
+    """The quotient rule for a hop; <grad, level>."""
+    total = readout[..., -1:] + eps
+    share = _inverse(_raised(total[None], beta)[0])
+    product = (grad * readout[..., :-1] * share).sum(-1)
+    grad_readout[..., : grad.size(-1)] = weight[:, None] * grad * share
+    slope = share if beta is None else beta[0, :, None] * _inverse(total)
+    grad_readout[..., grad.size(-1)] = -weight * product * slope.squeeze(-1)
     if beta is not None:
         size = torch.where(total != 0, total.abs().log(), 0).squeeze(-1)
-        rest["beta_products"].copy_(of_levels * size)
-    if hop_weights is not None:
-        rest["products"].copy_(product)
+        beta_products[hop - 1] = -weight * product * size
+    return product
 
 
 def sum_products(macros, *, products, grad_weights, **rest):

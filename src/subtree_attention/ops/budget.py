@@ -51,7 +51,6 @@ def taken(
     if keep == walk.NOTHING:
         backward += (sizes.hops + 1) * readouts
     walks = 2 if keep == walk.STATES_TOO else 3
-    walks += keep == walk.NOTHING and not kernel.reads_again
     each = (sizes.part(*some) for some in cut)
     numbers = sum(one.heads * one.channels * one.columns + kernel.of_edge for one in each)
     return Taken(kept, forward, backward, float(walks * numbers), rooms, walks)

@@ -369,12 +369,10 @@ def _backward(
     memory: Tensor,
     whole: bool = False,
 ) -> Walk:
-    unread = False
-    if keep == NOTHING:  # the read-outs of these heads and columns alone
+    unread = keep == NOTHING
+    if unread:  # room for the read-outs of these heads and columns alone
         keep, count = READOUTS, sum(_kept_sizes(kernel, operands.sizes, READOUTS))
-        memory, unread = kernel.empty(count, operands.value), kernel.reads_again
-        if not unread:
-            yield from _forward(kernel, operands, walkable, keep, memory)
+        memory = kernel.empty(count, operands.value)
     run: Any = kernel(operands, _kept(kernel, operands, keep, memory)._replace(unread=unread))
     hops = operands.hops
     kept = kernel.kept_hops(hops) if keep == STATES_TOO else range(0)
@@ -385,15 +383,16 @@ def _backward(
     with run.two_walks(walkable.matrix) if together else alone as beside:
         with beside:
             for block in run.blocks(walkable.matrix):
-                yield from _walk_for_query(block, walkable, hops, kept)
+                lies = unread and kernel.reads_lying
+                yield from _walk_for_query(block, walkable, hops, kept, lies)
         run.turn_back()
         for block in run.blocks(transpose.matrix):
             yield from _walk_back(block, transpose, hops)
     return run.gradients()
 
 
-def _walk_for_query(block: Any, walkable: Walkable, hops: int, kept: range) -> Walk:
-    """dq = sum_m S_m dR_m."""
+def _walk_for_query(block: Any, walkable: Walkable, hops: int, kept: range, last: bool) -> Walk:
+    """dq = sum_m S_m dR_m; with room for the last state, too, if it is asked for."""
     matrix, exchange = walkable.matrix, walkable.exchange
     place = _Places(block, kept)
     state: Any = None
@@ -407,7 +406,7 @@ def _walk_for_query(block: Any, walkable: Walkable, hops: int, kept: range) -> W
             state = block.first(exchange, place)
         elif exchange is not _stay:
             state = yield _sent(exchange, state, block)
-        new = place(hop) if hop < hops and hop + 1 not in kept else None
+        new = place(hop) if (hop < hops and hop + 1 not in kept) or last else None
         state = block.step_for_query(matrix, state, new, hop)
 
 

@@ -153,8 +153,9 @@ class Kernel:
     rooms: ClassVar[int] = 2
     """States that are there at a time while it walks, for those who count bytes."""
 
-    reads_again: ClassVar[bool] = False
-    """Whether `step_for_query` can make read-outs; for others they come of another forward pass."""
+    reads_lying: ClassVar[bool] = False
+    """Whether a state must lie somewhere, that of the last hop too, where `step_for_query` makes
+    read-outs."""
 
     of_edge: ClassVar[int] = 16
     """Numbers of a state whose gather takes as long as finding out along which edge."""

@@ -164,7 +164,6 @@ class NumbaKernel(Kernel):
     """
 
     summary = "read-outs fused into the walk, compiled by Numba; CPU, float32 and float64"
-    reads_again = True
     of_edge = 100  # rows of few columns are read from memory at a lower rate, too
 
     @staticmethod

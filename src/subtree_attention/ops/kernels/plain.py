@@ -22,7 +22,6 @@ class TorchKernel(Kernel):
 
     summary = "one sparse product per hop in plain torch; any device, float32 and float64"
     rooms = 3  # what is read out or added lies beside old and new
-    reads_again = True
 
     def __init__(self, operands: Operands, kept: Kept) -> None:
         super().__init__(operands, kept)

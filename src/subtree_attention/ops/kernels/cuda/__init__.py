@@ -92,7 +92,7 @@ class CudaKernel(Kernel):
         "float32 and float64"
     )
     maps = MAPS[1:]
-    gates = takes_rows_apart = True
+    gates = takes_rows_apart = reads_lying = True
 
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -145,7 +145,7 @@ class CudaKernel(Kernel):
         self.ends = Ends(operands)
         self.query, self.key, self.ones = self.ends.query, self.ends.key, self.ends.ones
         self.hops, self.state_dtype = operands.hops, operands.state_dtype
-        self.width = self.ends.width
+        self.width, self.reading = self.ends.width, kept.unread
         self.brought: dict[str, tuple[Tensor, Tensor]] = {}
 
     def bring(self, exchange: Exchange, name: str, left: Tensor, right: Tensor) -> Any:
@@ -162,7 +162,7 @@ class CudaKernel(Kernel):
     def blocks(self, matrix: Rows) -> Iterator[_Block]:
         rows = self.operands.most_rows or len(self.query)  # whoever has none exchanges too
         if rows and self.hops:
-            size = self.block_columns
+            size = self.width if self.reading else self.block_columns
             for first in range(0, self.width, size):
                 yield _Block(self, matrix, first, min(size, self.width - first))
 
@@ -207,8 +207,13 @@ class CudaKernel(Kernel):
     # ------------------------------------------------------------------------------ backward
 
     def turn(self, grad: Tensor) -> None:
-        self.grads = self.ends.backward(grad, self.readouts)
+        self.grad, self.grads = grad, self.ends.room(self.hops)
+        self.divide(range(0, 1 if self.reading else self.hops + 1))
         self.dot_query, self.beside = self.dots(), False
+
+    def divide(self, hops: range) -> None:
+        """The quotient rule for some hops."""
+        self.ends.backward(self.grad, self.readouts, self.grads, hops)
 
     def dots(self) -> Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
@@ -226,14 +231,15 @@ class CudaKernel(Kernel):
         channels = self.query.size(1) * self.query.size(2)
         filling = fills_gpu(matrix.entries, channels, self.width - 1)
         # Outside of a captured graph, small walks wait for the host, and a second stream costs it.
-        self.beside = bool(self.hops and self.query.numel()) and not filling and tape.capturing()
+        apart = bool(self.hops and self.query.numel()) and not self.reading
+        self.beside = apart and not filling and tape.capturing()
         device = self.query.device
         return launch.side_by_side(device) if self.beside else super().two_walks(matrix)
 
     def turn_back(self) -> None:
         if not self.beside:  # the other walk can use the room
             self._unmap_query()
-        self.dot_key = self.dots()
+        self.dot_key, self.reading = self.dots(), False
 
     def _unmap_query(self) -> None:
         self.ends.unmap_query(self.dot_query, self.grads.query)
@@ -244,7 +250,7 @@ class CudaKernel(Kernel):
             self._unmap_query()
         self.ends.unmap_key(self.dot_key, self.grads.key)
         found = self.grads
-        return found.query, found.key, found.value, *found.others
+        return found.query, found.key, found.value, *self.ends.of_others(found)
 
 
 class _Block:
@@ -299,18 +305,30 @@ class _Block:
         self.left, self.right = self.run.bring(exchange, "first", self.run.key, self.run.ones)
 
     def step(self, matrix: Rows, old: Tensor | None, new: Tensor | None, hop: int) -> Any:
+        self._read(old, new, hop)
+        self.run.combine_lot(hop)
+        return new
+
+    def _read(self, old: Tensor | None, new: Tensor | None, hop: int) -> None:
+        """A hop, read out."""
         run = self.run
         readout = run.readouts[(hop - 1) % len(run.readouts)]
         places = {"readout": readout, "readout_width": run.width, "readout_row": readout.stride(0)}
         self._hop(old, new, None, own=run.query, **places)
-        run.combine_lot(hop)
-        return new
 
     def step_for_query(
         self, matrix: Rows, old: Tensor | None, new: Tensor | None, hop: int
     ) -> Tensor | None:
-        other = self.run.grads.readouts[hop - 1]
-        self._hop(old, new, self.run.dot_query, other=other)
+        others = self.run.grads.readouts[hop - 1 : hop]
+        if self.run.reading:
+            # The gradient of a read-out is of all its columns, which no unit has by itself: the
+            # state is looked at once more, where it lies.
+            assert new is not None
+            self._read(old, new, hop)
+            self.run.divide(range(hop, hop + 1))
+            self._add_dots(new[None], others)
+        else:
+            self._hop(old, new, self.run.dot_query, other=others[0])
         return new
 
     def last_gradient(self, exchange: Exchange, place: Place) -> None:
@@ -341,8 +359,11 @@ class _Block:
         )
 
     def read_kept(self) -> None:
-        """dq += sum over kept states and their columns."""
-        run, dots, states, layout = self.run, self.run.dot_query, self._kept(), self.from_state
+        self._add_dots(self._kept(), self.run.grads.readouts[1:-1])
+
+    def _add_dots(self, states: Tensor, others: Tensor) -> None:
+        """dq += sum over states [n, N, b H d] and their columns; `others` are dR [n, N, H, .]."""
+        run, dots, layout = self.run, self.run.dot_query, self.from_state
         if not run.query.numel():  # a rank without nodes
             return
         module = launch.module("kernels.cu", layout.macros, run.query.device)
@@ -351,7 +372,7 @@ class _Block:
             (ceil(run.query.numel() / layout.vector / layout.threads), 1, 1),
             layout.threads,
             states=states,
-            others=run.grads.readouts[1:-1],
+            others=others,
             dot=dots.planes,
             num_states=len(states),
             num_nodes=run.query.size(0),

@@ -160,7 +160,8 @@ extern "C" __global__ void combine(const Ends a) {
   if (a.hop_weights) a.out[entry] = sum;
 }
 
-// The quotient rule; a group of lanes a row of the read-outs, blockIdx.y a hop.
+// The quotient rule; a group of lanes a row of the read-outs, blockIdx.y a hop from first_hop on.
+// Memory of hops (grad, readouts, ...) is given from hop 0 or 1 on, whichever are asked for.
 __device__ real summed(real part) {  // over the lanes of a group
 #pragma unroll
   for (int far = GROUP / 2; far > 0; far /= 2) part += __shfl_xor_sync(~0u, part, far);
@@ -171,7 +172,7 @@ extern "C" __global__ void combine_backward(const Ends a) {
   const size_t place = (size_t(blockIdx.x) * blockDim.x + threadIdx.x) / GROUP;
   const bool there = place < a.rows;  // all lanes stay, for their sums
   const size_t row = there ? place : 0;
-  const int lane = threadIdx.x % GROUP, hop = blockIdx.y, head = row % HEADS;
+  const int lane = threadIdx.x % GROUP, hop = a.first_hop + blockIdx.y, head = row % HEADS;
   const real weight = a.hop_weights ? a.hop_weights[hop * HEADS + head] : real(1);
   const real* grad = a.grad + row * VALUES;
   if (!a.hop_weights) grad += size_t(hop) * a.rows * VALUES;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2
@@ -32,9 +31,9 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 @dataclass(frozen=True)
 class Gradients:
-    """What the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the values as far
-    as hop 0 goes, of hop weights, gate and beta as far as there are; and room for those of query
-    and key.
+    """Room for what the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the
+    values as far as hop 0 goes, of each node what hop weights [K + 1, N, H] and beta [K, N, H] get,
+    as far as there are; and room for the gradients of query and key.
 
     Those of query, key and value are parts of the rows of one tensor, as a layer's projection has
     them: it takes them back without a copy.
@@ -44,7 +43,8 @@ class Gradients:
     query: Tensor
     key: Tensor
     value: Tensor
-    others: Sequence[Tensor] = ()
+    products: Tensor | None
+    beta_products: Tensor | None
 
 
 class Dots:
@@ -132,31 +132,42 @@ class Ends:
             first_hop=first_hop,
         )
 
-    def backward(self, grad: Tensor, readouts: Tensor) -> Gradients:
-        """The quotient rule, for all hops."""
-        hops, like, weights = readouts.size(0), self.ones, self.hop_weights
-        grad_readouts = like.new_empty(hops, *like.shape)
+    def room(self, hops: int) -> Gradients:
+        """Room for the gradients of all hops."""
+        like, nodes = self.ones, self.ones.shape[:2]
         query, key, value = self._in_one()
-        products = None if weights is None else like.new_empty(hops + 1, *like.shape[:2])
-        beta_products = None if self.beta is None else like.new_empty(hops, *like.shape[:2])
+        return Gradients(
+            like.new_empty(hops, *like.shape),
+            query,
+            key,
+            value,
+            None if self.hop_weights is None else like.new_empty(hops + 1, *nodes),
+            None if self.beta is None else like.new_empty(hops, *nodes),
+        )
+
+    def backward(self, grad: Tensor, readouts: Tensor, to: Gradients, hops: range) -> None:
+        """The quotient rule for some hops, of the read-outs of all of them."""
         self._launch(
             "combine_backward",
             self.rows * self.group,
-            hops + 1,
+            len(hops),
+            first_hop=hops.start,
             readouts=readouts,
-            hop_weights=weights,
+            hop_weights=self.hop_weights,
             beta=self.beta,
             grad=grad,
-            grad_readouts=grad_readouts,
-            grad_value=value,
-            grad_row=value.stride(0),
-            products=products,
-            beta_products=beta_products,
+            grad_readouts=to.readouts,
+            grad_value=to.value,
+            grad_row=to.value.stride(0),
+            products=to.products,
+            beta_products=to.beta_products,
         )
+
+    def of_others(self, found: Gradients) -> list[Tensor]:
+        """Gradients of hop weights, gate and beta as far as there are."""
+        products, beta_products = found.products, found.beta_products
         others = [] if products is None else self._ungated(self._summed(products))
-        if beta_products is not None:
-            others.append(self._summed(beta_products))
-        return Gradients(grad_readouts, query, key, value, others)
+        return others if beta_products is None else [*others, self._summed(beta_products)]
 
     def _summed(self, products: Tensor) -> Tensor:
         """Sums over nodes: [hops, N, H] -> [hops, H]."""
