@@ -103,7 +103,8 @@ class Plan(NamedTuple):
         words += [f"heads {way.heads} at a time"] * way.again
         words += ["nothing is kept of a walk"] * (way.keep == walk.NOTHING)
         words += ["layers are computed again in the backward pass"] * (way.again and self.training)
-        words = words or ["all at once, as without a budget"]
+        alone = "all at once, as without a budget" if self.times == 1 else "no states are kept"
+        words = words or [alone]
         longer = "" if self.times == 1 else f", about {self.times:.1f} times the time"
         return (
             f"memory {machine.gib(self.budget)}: {machine.gib(self.bytes)} at most{longer}; "
@@ -138,7 +139,8 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     """What a layer takes that goes this way."""
     sizes = sizes_of(layer, call, way.heads)
     kernel = ops.backends.BACKENDS[ops.backends.choose(layer.backend, call.device, call.dtype)]
-    walked = budget.taken(kernel, sizes, call.edges, way.keep, way.state_bytes)
+    keep = way.keep if call.training else walk.NOTHING
+    walked = budget.taken(kernel, sizes, call.edges, keep, way.state_bytes)
     column = call.nodes * sizes.item
     groups = -(-layer.heads // way.heads)
     given = column * way.heads * (2 * layer.key_channels + layer.value_channels)
@@ -155,7 +157,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     if not call.training:
         mix = 2 * result if apart else 2 * heads + 2 * result
         numbers = groups * walked.numbers / walked.walks
-        return _Bytes(0, forward - walked.kept + beside, mix, 0, numbers, walked.rooms)
+        return _Bytes(0, forward + beside, mix, 0, numbers, walked.rooms)
     of_x = 2 * column * layer.lin_query.in_channels  # gradients of x, one added to another
     grads = max(mapped + walked.backward, mapped + given + of_x)  # first of the walk, then of x
     kept = 0 if way.again else mapped + walked.kept

@@ -26,8 +26,8 @@ class Taken(NamedTuple):
     """How long both passes take: numbers of states that are gathered along an edge in a hop."""
     rooms: int
     """Of the states that are there while it walks."""
-    walks: int
-    """Forward and backward, until all gradients are there."""
+    walks: float
+    """Forward and backward, until all gradients are there: over how many times all hops."""
 
 
 def taken(
@@ -38,22 +38,27 @@ def taken(
         keep = min(keep, walk.what_to_keep(kernel, sizes, num_edges, state_bytes))
     cut = walk.parts(sizes, state_bytes)
     part = sizes.part(*cut[0])  # none is larger
-    readouts, state = (part.readouts * size for size in (sizes.item, 1))
-    state *= part.channels * sizes.state_item
-    ends = sizes.nodes * part.heads * (2 * part.channels + part.columns) * sizes.item
+    column, readouts = part.nodes * part.heads * part.channels, part.readouts * sizes.item
+    keys = column * sizes.item
+    ends = 2 * keys + readouts
     kept = walk.kept_numbers(kernel, sizes, keep, state_bytes) * sizes.item
-    rooms = kernel.rooms * state
+    together = kernel.columns_together(part)
+    rooms = kernel.rooms * column * sizes.state_item * together
     # Read-outs of a hop; and where there are parts, what goes into one and comes out of it.
     forward = rooms + readouts + (ends + readouts if len(cut) > 1 else 0)
-    backward = rooms + (kernel.grad_readouts(sizes.hops) + 1) * readouts
+    backward = rooms + int((kernel.grad_readouts(part) + 1) * readouts)
+    backward += kernel.planes(part) * keys
     backward += (sizes.hops + 1) * sizes.nodes * sizes.heads * sizes.item  # <dO, STA_m>
     backward += 2 * ends if len(cut) > 1 else 0
     if keep == walk.NOTHING:
+        forward += (kernel.unkept_readouts(part) - 1) * readouts
         backward += (sizes.hops + 1) * readouts
-    walks = 2 if keep == walk.STATES_TOO else 3
+        backward += rooms * (part.columns - together) // together if kernel.reads_lying else 0
+    spared = len(kernel.kept_hops(sizes.hops)) if keep == walk.STATES_TOO else 0
+    walks = 3 - spared / max(sizes.hops, 1)
     each = (sizes.part(*some) for some in cut)
     numbers = sum(one.heads * one.channels * one.columns + kernel.of_edge for one in each)
-    return Taken(kept, forward, backward, float(walks * numbers), rooms, walks)
+    return Taken(kept, forward, backward, walks * numbers, rooms, walks)
 
 
 def cuts(sizes: Sizes) -> Iterator[int]:

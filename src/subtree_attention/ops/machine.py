@@ -50,7 +50,24 @@ def bound(device: torch.device, budget: int) -> Callable[[], None]:
     total = torch.cuda.get_device_properties(index).total_memory
     share = (budget + torch.cuda.memory_allocated(index)) / total
     torch.cuda.set_per_process_memory_fraction(min(share, 1.0), index)
-    return partial(torch.cuda.set_per_process_memory_fraction, 1.0, index)
+    _take_pages(True)
+    return partial(_unbound, index)
+
+
+def _unbound(index: int) -> None:
+    torch.cuda.set_per_process_memory_fraction(1.0, index)
+    _take_pages(False)
+
+
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Where whoever has settings of their own for torch's allocator puts them."""
+
+
+def _take_pages(pages: bool) -> None:
+    """Whether torch takes memory in pages, any of which it can hand back, and not in blocks, of
+    which a small tensor holds all. Where its allocator was set up by hand it stays as it is."""
+    if not any(map(os.environ.get, ALLOCATOR)):
+        torch._C._accelerator_setAllocatorSettings(f"expandable_segments:{pages}")
 
 
 def available(path: Path = Path("/proc/meminfo")) -> int | None:

@@ -154,8 +154,8 @@ class Kernel:
     """States that are there at a time while it walks, for those who count bytes."""
 
     reads_lying: ClassVar[bool] = False
-    """Whether a state must lie somewhere, that of the last hop too, where `step_for_query` makes
-    read-outs."""
+    """Whether a state must lie somewhere, all columns and that of the last hop too, where
+    `step_for_query` makes read-outs."""
 
     of_edge: ClassVar[int] = 16
     """Numbers of a state whose gather takes as long as finding out along which edge."""
@@ -194,10 +194,27 @@ class Kernel:
         """Up to how many bytes of states keeping them is faster than walking again."""
         return 0
 
+    # What those who count bytes have to know of it, from sizes alone.
+
     @staticmethod
-    def grad_readouts(hops: int) -> int:
-        """How many hops' gradients of read-outs are there at a time, for those who count bytes."""
+    def columns_together(sizes: Sizes) -> int:
+        """Columns of a state that walk at a time."""
+        return sizes.columns
+
+    @staticmethod
+    def unkept_readouts(sizes: Sizes) -> int:
+        """Of how many hops read-outs are there at a time where none are kept."""
         return 1
+
+    @staticmethod
+    def grad_readouts(sizes: Sizes) -> float:
+        """Of how many hops gradients of read-outs are there at a time."""
+        return 1
+
+    @staticmethod
+    def planes(sizes: Sizes) -> int:
+        """How often gradients of queries, or of keys, are there besides themselves."""
+        return 0
 
     @staticmethod
     def empty(numbers: int, like: Tensor) -> Tensor:

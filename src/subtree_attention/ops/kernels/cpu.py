@@ -188,8 +188,8 @@ class NumbaKernel(Kernel):
         return max(KEPT_BYTES, min(KEPT_SHARE * gathered, MOST_KEPT_BYTES))
 
     @staticmethod
-    def grad_readouts(hops: int) -> int:
-        return min(hops, 2)
+    def grad_readouts(sizes: Sizes) -> int:
+        return min(sizes.hops, 2)
 
     @staticmethod
     def empty(numbers: int, like: Tensor) -> Tensor:
@@ -298,7 +298,7 @@ class NumbaKernel(Kernel):
             torch.empty_like(given.value),
         )
         self.grad_query, self.grad_key, self.grad_value = arrays(*self.grads)
-        rooms = self.grad_readouts(given.hops)
+        rooms = self.grad_readouts(given.sizes)
         self.grads_of_readouts = [self._empty(self.nodes, *self.shape[:2]) for _ in range(rooms)]
 
     def step_for_query(

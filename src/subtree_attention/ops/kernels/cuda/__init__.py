@@ -84,6 +84,29 @@ def _gathered_bytes(num_edges: int, channels: int, values: int) -> int:
     return 4 * num_edges * channels * (values + 1)
 
 
+def _together(sizes: Sizes) -> int:
+    """Columns that walk at a time, so that blocks are of about the same size."""
+    column_bytes = max(sizes.nodes, 1) * sizes.heads * sizes.channels * sizes.state_item
+    blocks = ceil(sizes.columns / max(BLOCK_BYTES // column_bytes, LEAST_COLUMNS))
+    return min(padded(ceil(sizes.columns / blocks)), sizes.columns)
+
+
+def _layout(sizes: Sizes, columns: int, factors: bool) -> Layout:
+    """How so many columns are laid over lanes, from their factors or from a state."""
+    dtype = torch.float32 if sizes.item == 4 else torch.float64
+    state_dtype = dtype if sizes.state_item == sizes.item else torch.bfloat16
+    shape = sizes.heads, sizes.channels, sizes.columns, columns
+    return lay_out(*shape, dtype, state_dtype, factors)
+
+
+def _planes(sizes: Sizes, together: int | None = None) -> int:
+    """The most slices that a block has."""
+    together = together or _together(sizes)
+    last = (sizes.columns - 1) % together + 1  # a narrower block may have more slices
+    layouts = [_layout(sizes, c, factors) for c in {together, last} for factors in (False, True)]
+    return max(layout.slices for layout in layouts)
+
+
 class CudaKernel(Kernel):
     """States [N, e, H d], in blocks of columns."""
 
@@ -93,6 +116,7 @@ class CudaKernel(Kernel):
     )
     maps = MAPS[1:]
     gates = takes_rows_apart = reads_lying = True
+    of_edge = 60  # launches, and factors that each part gathers again, count in it
 
     @staticmethod
     def refusal(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -132,8 +156,21 @@ class CudaKernel(Kernel):
         return range(2, hops)  # S_1 is made of the factors again, which costs little
 
     @staticmethod
-    def grad_readouts(hops: int) -> int:
-        return 2 * hops + 2  # of all hops, with up to twice the columns; values and ones too
+    def columns_together(sizes: Sizes) -> int:
+        return sizes.columns if sizes.hops > LOT else _together(sizes)
+
+    @staticmethod
+    def unkept_readouts(sizes: Sizes) -> int:
+        return min(sizes.hops, LOT)
+
+    @staticmethod
+    def grad_readouts(sizes: Sizes) -> float:
+        # Of all hops, and the values with their ones twice; rows of whole quads.
+        return (sizes.hops + 2) * padded(sizes.columns) / sizes.columns
+
+    @staticmethod
+    def planes(sizes: Sizes) -> int:
+        return _planes(sizes)
 
     @staticmethod
     def most_kept_bytes(sizes: Sizes, num_edges: int) -> float:
@@ -154,11 +191,6 @@ class CudaKernel(Kernel):
             self.brought[name] = exchange(left), exchange(right)
         return self.brought[name]
 
-    def layout(self, columns: int, factors: bool) -> Layout:
-        """How so many columns are laid over lanes, from their factors or from a state."""
-        shape = (*self.query.shape[1:], self.width, columns)
-        return lay_out(*shape, self.query.dtype, self.state_dtype, factors)
-
     def blocks(self, matrix: Rows) -> Iterator[_Block]:
         rows = self.operands.most_rows or len(self.query)  # whoever has none exchanges too
         if rows and self.hops:
@@ -169,13 +201,12 @@ class CudaKernel(Kernel):
     @cached_property
     def block_columns(self) -> int:
         """Columns that walk together: all where read-outs have no room until the last is done."""
-        if len(self.readouts) < self.hops:
-            return self.width
-        rows = self.operands.most_rows or max(len(self.query), 1)
-        column_bytes = rows * self.query.shape[1:].numel() * self.state_dtype.itemsize
-        most = max(BLOCK_BYTES // column_bytes, LEAST_COLUMNS)
-        blocks = ceil(self.width / most)
-        return min(padded(ceil(self.width / blocks)), self.width)  # of about the same size
+        return self.width if len(self.readouts) < self.hops else _together(self.sizes)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """By which all ranks decide alike."""
+        return self.operands.sizes._replace(nodes=self.operands.most_rows or len(self.query))
 
     # ------------------------------------------------------------------------------- forward
 
@@ -217,15 +248,8 @@ class CudaKernel(Kernel):
 
     def dots(self) -> Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
-        return Dots(self.query.new_empty(self.planes, *self.query.shape))
-
-    @cached_property
-    def planes(self) -> int:
-        """The most slices that a block has."""
-        size = self.block_columns
-        last = (self.width - 1) % size + 1  # a narrower block may have more slices
-        layouts = [self.layout(c, factors) for c in {size, last} for factors in (False, True)]
-        return max(layout.slices for layout in layouts)
+        planes = _planes(self.sizes, self.block_columns)
+        return Dots(self.query.new_empty(planes, *self.query.shape))
 
     def two_walks(self, matrix: Rows) -> AbstractContextManager[AbstractContextManager[Any]]:
         channels = self.query.size(1) * self.query.size(2)
@@ -261,11 +285,11 @@ class _Block:
 
     @cached_property
     def from_factors(self) -> Layout:
-        return self.run.layout(self.columns, True)
+        return _layout(self.run.sizes, self.columns, True)
 
     @cached_property
     def from_state(self) -> Layout:
-        return self.run.layout(self.columns, False)
+        return _layout(self.run.sizes, self.columns, False)
 
     @cached_property
     def meeting(self) -> dict[str, Tensor]:
