@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import subtree_attention as sta
+from experiments.benchmarks import memory as benchmark
 from experiments.benchmarks.estimate import made
 from subtree_attention.ops.machine import bound
 from subtree_attention.train import estimate
@@ -22,6 +23,7 @@ from subtree_attention.train.watch import Watch
 from tests.test_package import HERE
 
 CPU = torch.device("cpu")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 CASE = {"shape": "30000,150000,40,32", "rounds": 2}
 
 
@@ -112,7 +114,27 @@ def test_sta_train_memory(tmp_path: Path) -> None:
     assert "memory must be a size such as '8GB'" in done.stderr
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
+@pytest.mark.parametrize("shape", ["20000,100000,10,32", "100000,2000000,7,64"])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("heads", [1, 4])
+@pytest.mark.parametrize("hops", [1, 3, 20])
+def test_on_a_gpu_no_more_is_taken_than_the_budget(
+    hops: int, heads: int, training: bool, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(benchmark.SIZES, "hops", hops)
+    monkeypatch.setitem(benchmark.SIZES, "heads", heads)
+
+    def taken(memory: int | None) -> dict[str, Any]:
+        return benchmark.step(torch.device("cuda"), shape, training, memory, rounds=2)
+
+    without = taken(None)["peak"]
+    found = [taken(int(share * without)) for share in (1, 0.7, 0.5, 0.35, 0.25)]
+    for one in found:
+        assert "refused" in one or one["peak"] <= one["budget"], one
+
+
+@needs_gpu
 def test_on_a_gpu_what_was_freed_goes_back_before_more_is_taken() -> None:
     gpu, mb = torch.device("cuda"), 2**20
     torch.cuda.empty_cache()
@@ -138,6 +160,8 @@ def test_only_a_gpu_is_bounded_and_as_long_as_the_material_lives(
         torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30)
     )
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 2**28)
+    said = list[str]()
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", said.append)
     monkeypatch.setattr(
         torch.cuda, "set_per_process_memory_fraction", lambda share, device: shares.append(share)
     )
@@ -145,7 +169,11 @@ def test_only_a_gpu_is_bounded_and_as_long_as_the_material_lives(
     assert shares == [0.5]
     end()
     assert shares == [0.5, 1.0]
+    assert said == ["expandable_segments:True", "expandable_segments:False"]
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:512")
+    bound(torch.device("cuda:0"), 2**28)()
+    assert len(said) == 2  # whoever has set torch's allocator up keeps it
     data = sta.planted(200, 800, 3, 4)
     material = Material(data, sta.recipe(data, graph="made"), torch.device("cpu"), "100MB")
     del material
-    assert shares == [0.5, 1.0]
+    assert shares == [0.5, 1.0] * 2

@@ -16,7 +16,8 @@ SECONDS = 240
 
 
 def start(folder: Path, ranks: int, *words: str, restarts: int = 0) -> subprocess.Popen[str]:
-    """A job of `sta` with these words, in a folder."""
+    """A job of `sta` with these words, in a folder; on a CPU unless they say where."""
+    words = words if "--device=cuda" in words else (*words, "--device=cpu")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     how = [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}

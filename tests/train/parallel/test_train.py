@@ -35,6 +35,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two ranks get that share the nodes."""
+    pytest.importorskip("pymetis")
     folder = tmp_path_factory.mktemp("two")
     said = launch.run(folder, 2, *WORDS, "--parallel", "nodes", "--out", "out")
     assert said.count("2 ranks share the nodes: ") == 1  # one rank speaks
@@ -134,6 +135,7 @@ def test_batches_are_shared_where_there_are_some(tmp_path: Path) -> None:
 
 
 def test_tables_in_parts_are_read_by_ranks_and_learnt_as_by_one_process(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
     data = sta.planted(1500, 6000, 3, 6, seed=1)
     sta.datasets.write_tables(data, tmp_path / "tables", parts=3)
     nodes, edges = "tables/nodes", "tables/edges"

@@ -29,7 +29,7 @@ from ....graph import Graph
 from .. import Exchange, Kept, Kernel, Operands, Pass, Place, Sizes
 from . import launch, tape
 from .compiler import nvrtc
-from .ends import MAPS, Dots, Ends, aligned
+from .ends import MAPS, Dots, Ends, Products, aligned
 from .layout import Layout, lay_out, padded
 from .schedule import Scheduled, graph_schedule
 
@@ -182,7 +182,10 @@ class CudaKernel(Kernel):
         self.ends = Ends(operands)
         self.query, self.key, self.ones = self.ends.query, self.ends.key, self.ends.ones
         self.hops, self.state_dtype = operands.hops, operands.state_dtype
-        self.width, self.reading = self.ends.width, kept.unread
+        self.width = self.ends.width
+        # Whoever has no rows exchanges some too.
+        self.walks = bool(self.hops and (operands.most_rows or len(self.query)))
+        self.reading = kept.unread and self.walks
         self.brought: dict[str, tuple[Tensor, Tensor]] = {}
 
     def bring(self, exchange: Exchange, name: str, left: Tensor, right: Tensor) -> Any:
@@ -192,8 +195,7 @@ class CudaKernel(Kernel):
         return self.brought[name]
 
     def blocks(self, matrix: Rows) -> Iterator[_Block]:
-        rows = self.operands.most_rows or len(self.query)  # whoever has none exchanges too
-        if rows and self.hops:
+        if self.walks:
             size = self.width if self.reading else self.block_columns
             for first in range(0, self.width, size):
                 yield _Block(self, matrix, first, min(size, self.width - first))
@@ -239,12 +241,16 @@ class CudaKernel(Kernel):
 
     def turn(self, grad: Tensor) -> None:
         self.grad, self.grads = grad, self.ends.room(self.hops)
+        self.products: Products | None = self.ends.room_for_products(self.hops)
         self.divide(range(0, 1 if self.reading else self.hops + 1))
         self.dot_query, self.beside = self.dots(), False
 
     def divide(self, hops: range) -> None:
-        """The quotient rule for some hops."""
-        self.ends.backward(self.grad, self.readouts, self.grads, hops)
+        """The quotient rule for some hops; behind the last, what is summed over nodes."""
+        assert self.products is not None
+        self.ends.backward(self.grad, self.readouts, self.grads, self.products, hops)
+        if hops.stop > self.hops:
+            self.others, self.products = self.ends.of_others(self.products), None
 
     def dots(self) -> Dots:
         """Room for what blocks sum over their columns, [N, H, d]."""
@@ -274,7 +280,7 @@ class CudaKernel(Kernel):
             self._unmap_query()
         self.ends.unmap_key(self.dot_key, self.grads.key)
         found = self.grads
-        return found.query, found.key, found.value, *self.ends.of_others(found)
+        return found.query, found.key, found.value, *self.others
 
 
 class _Block:

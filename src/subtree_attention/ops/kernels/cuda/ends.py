@@ -31,9 +31,8 @@ REALS = {torch.float32: "float", torch.float64: "double"}
 
 @dataclass(frozen=True)
 class Gradients:
-    """Room for what the quotient rule gives: of the read-outs [K, N, H, padded c + 1], of the
-    values as far as hop 0 goes, of each node what hop weights [K + 1, N, H] and beta [K, N, H] get,
-    as far as there are; and room for the gradients of query and key.
+    """Room for what the quotient rule gives: of the read-outs [K, N, H, padded c + 1], and of the
+    values as far as hop 0 goes; and room for the gradients of query and key.
 
     Those of query, key and value are parts of the rows of one tensor, as a layer's projection has
     them: it takes them back without a copy.
@@ -43,8 +42,15 @@ class Gradients:
     query: Tensor
     key: Tensor
     value: Tensor
-    products: Tensor | None
-    beta_products: Tensor | None
+
+
+@dataclass(frozen=True)
+class Products:
+    """What each node gives to the gradients of hop weights [K + 1, N, H] and beta [K, N, H], as far
+    as there are."""
+
+    weights: Tensor | None
+    beta: Tensor | None
 
 
 class Dots:
@@ -134,18 +140,19 @@ class Ends:
 
     def room(self, hops: int) -> Gradients:
         """Room for the gradients of all hops."""
+        return Gradients(self.ones.new_empty(hops, *self.ones.shape), *self._in_one())
+
+    def room_for_products(self, hops: int) -> Products:
+        """Of all hops, likewise."""
         like, nodes = self.ones, self.ones.shape[:2]
-        query, key, value = self._in_one()
-        return Gradients(
-            like.new_empty(hops, *like.shape),
-            query,
-            key,
-            value,
+        return Products(
             None if self.hop_weights is None else like.new_empty(hops + 1, *nodes),
             None if self.beta is None else like.new_empty(hops, *nodes),
         )
 
-    def backward(self, grad: Tensor, readouts: Tensor, to: Gradients, hops: range) -> None:
+    def backward(
+        self, grad: Tensor, readouts: Tensor, to: Gradients, products: Products, hops: range
+    ) -> None:
         """The quotient rule for some hops, of the read-outs of all of them."""
         self._launch(
             "combine_backward",
@@ -159,15 +166,15 @@ class Ends:
             grad_readouts=to.readouts,
             grad_value=to.value,
             grad_row=to.value.stride(0),
-            products=to.products,
-            beta_products=to.beta_products,
+            products=products.weights,
+            beta_products=products.beta,
         )
 
-    def of_others(self, found: Gradients) -> list[Tensor]:
+    def of_others(self, products: Products) -> list[Tensor]:
         """Gradients of hop weights, gate and beta as far as there are."""
-        products, beta_products = found.products, found.beta_products
-        others = [] if products is None else self._ungated(self._summed(products))
-        return others if beta_products is None else [*others, self._summed(beta_products)]
+        weights, beta = products.weights, products.beta
+        others = [] if weights is None else self._ungated(self._summed(weights))
+        return others if beta is None else [*others, self._summed(beta)]
 
     def _summed(self, products: Tensor) -> Tensor:
         """Sums over nodes: [hops, N, H] -> [hops, H]."""
