@@ -6,7 +6,7 @@ import subtree_attention as sta
 
 
 def test_cora_reaches_its_accuracy(mirror: Path, tmp_path: Path) -> None:
-    config = sta.recipe("cora", runs=2)
+    config = sta.recipe("cora", runs=1)
     data = sta.datasets.load("cora", data_dir=tmp_path / "data", mirror=mirror)
     result = sta.fit(config, tmp_path / "out", data=data)
     assert config.data.split == "A"

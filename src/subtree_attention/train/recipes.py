@@ -63,9 +63,41 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 """Task -> settings on a graph whose recipe is for another task."""
 
+_AS_PAPER: dict[str, Any] = {"encoding": 3, "epochs": 3000}
+_ONE_WIDE = {**_AS_PAPER, "hidden_channels": 256, "layers": 1, "hops": 5, "dropout": 0.7}
+_ON_WORDS: dict[str, Any] = {**_AS_PAPER, "dropout": 0.5, "input_dropout": 0.5}
+
 DEEP: dict[str, dict[str, Any]] = {
+    "cora": _ONE_WIDE,
+    "citeseer": _ONE_WIDE,
+    "deezer": {**_ONE_WIDE, "loss": "binary"},
+    "actor": {
+        **_AS_PAPER,
+        "hidden_channels": 64,
+        "layers": 1,
+        "hops": 3,
+        "heads": 4,
+        "dropout": 0.0,
+        "input_projection": True,
+        "norm": "none",
+        "residual": "none",
+        "activation": "none",
+        "readout": "mean",
+        "feature_map": "elu",
+        "weight_decay": 5e-3,
+    },
+    "pubmed": {
+        **_AS_PAPER,
+        "hidden_channels": 256,
+        "layers": 2,
+        "residual": "none",
+        "dropout": 0.7,
+        "input_dropout": 0.3,
+    },
     "computer": {
+        **_AS_PAPER,
         "hidden_channels": 512,
+        "hops": 3,
         "heads": 8,
         "residual": "none",
         "readout": "mean",
@@ -73,21 +105,9 @@ DEEP: dict[str, dict[str, Any]] = {
         "input_dropout": 0.3,
         "weight_decay": 5e-5,
     },
-    "photo": {"hidden_channels": 64, "input_dropout": 0.3, "weight_decay": 5e-5},
-    "cs": {
-        "hidden_channels": 512,
-        "layers": 2,
-        "hops": 1,
-        "dropout": 0.5,
-        "input_dropout": 0.5,
-    },
-    "physics": {
-        "hidden_channels": 256,
-        "layers": 2,
-        "hops": 1,
-        "dropout": 0.5,
-        "input_dropout": 0.5,
-    },
+    "photo": {**_AS_PAPER, "hidden_channels": 64, "input_dropout": 0.3, "weight_decay": 5e-5},
+    "cs": {**_ON_WORDS, "hidden_channels": 512, "layers": 2, "hops": 1, "input_dropout": 0.7},
+    "physics": {**_ON_WORDS, "hidden_channels": 256, "layers": 1},
     "minesweeper": {
         "hidden_channels": 64,
         "layers": 12,
@@ -100,8 +120,15 @@ DEEP: dict[str, dict[str, Any]] = {
         "patience": 400,
     },
 }
-"""As `RECIPES`, of the deep model; other graphs take what `DEEP_COMMON` says."""
+"""As `RECIPES`, of the deep model: what was chosen for classes of nodes in docs/beyond.md. Other
+graphs, and other tasks, take what `DEEP_COMMON` says."""
 DEEP_COMMON: dict[str, Any] = {"encoding": 0, "lr": 0.001, "epochs": 1000, "patience": 200}
+DEEP_LINKS: dict[str, dict[str, Any]] = {
+    "cora": {"hidden_channels": 256},
+    "citeseer": {"hidden_channels": 256},
+    "pubmed": {"hidden_channels": 256, "negatives": 3},
+}
+"""What it chose for links, where that differs from `DEEP_TASKS`."""
 DEEP_TASKS: dict[str, dict[str, Any]] = {
     "link-prediction": {
         "hidden_channels": 128,
@@ -115,7 +142,7 @@ DEEP_TASKS: dict[str, dict[str, Any]] = {
         "lr": 0.003,
         "weight_decay": 0.0,
         "epochs": 1000,
-        "patience": 200,
+        "patience": 150,
     },
 }
 """As `TASKS`, of the deep model: links are learnt by heart unless much is dropped."""
@@ -163,7 +190,12 @@ def recipe(graph: Any, /, **changes: Any) -> Config:
         return for_own(as_dataset(graph), changes)
     known = info(graph)  # refuses an unknown name
     model = _model_of(changes, known.num_graphs > 0)
-    own = RECIPES[known.name] if model == STAGNN else DEEP_COMMON | DEEP.get(known.name, {})
+    links = "task" in changes and task_named(changes["task"]) is LinkPrediction
+    own = RECIPES[known.name]
+    if model != STAGNN:
+        chosen = (DEEP_LINKS if links else DEEP).get(known.name, {})
+        own = DEEP_COMMON if links else DEEP_COMMON | chosen
+        changes = chosen | changes if links else changes
     task = {"task": "graph-classification"} if known.num_graphs else {}
     settings = {"model": model, "metric": known.metric, **_PROTOCOL[known.protocol], **own}
     config = Config.of(known.name, **task, **settings)

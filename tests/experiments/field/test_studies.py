@@ -8,10 +8,11 @@ import pytest
 
 from experiments.field.command import Worker, plan
 from experiments.field.plan import Clock, seconds_of
-from experiments.field.spaces import TRIALS
+from experiments.field.spaces import OURS, TRIALS
 from experiments.field.studies import STUDIES, in_words
 from experiments.reproduce.queue import missing
 from experiments.reproduce.store import Store
+from subtree_attention.train.recipes import recipe
 from tests.experiments.field.studies import STUDY, records_of
 from tests.experiments.reproduce.jobs import PLACE
 
@@ -145,3 +146,12 @@ def test_a_space_of_another_size_is_refused() -> None:
     few = replace(STUDY, spaces={"GCN": lambda graph, model: iter([{"lr": 0.1}])})
     with pytest.raises(ValueError, match="GCN has 1 trials on digits, others have 6"):
         few.trials("digits", "GCN")
+
+
+@pytest.mark.parametrize("name", ["nine", "minesweeper", "links"])
+def test_the_library_has_what_was_chosen(name: str) -> None:
+    study, store = STUDIES[name], Store(Path(__file__).parents[3] / "results/field")
+    task = {"task": "link-prediction"} if name == "links" else {}
+    for graph in study.graphs:
+        chosen = study.chosen(graph, OURS, store.read_graph(name, graph))[0].config
+        assert recipe(graph, model="staformer", runs=chosen.fit.runs, **task) == chosen
