@@ -117,3 +117,18 @@ ABLATION = Ablation(
     },
     CHANGES,
 )
+
+ON_ACTOR = Ablation(
+    "actor",
+    "Actor: from the chosen block to the paper's own model",
+    {"actor": "nine"},
+    {
+        "the paper's gates (softmax)": _to(gate="softmax"),
+        "the paper's walk (random, no self-loops)": _to(transition="rw", self_loops=False),
+        "the paper's keys (16 channels a head)": _to(key_channels=16),
+        "all three": _to(gate="softmax", transition="rw", self_loops=False, key_channels=16),
+    },
+)
+"""Why ours is below the paper's model there: none of its trials had these together."""
+
+ABLATIONS = {each.name: each for each in (ABLATION, ON_ACTOR)}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.field.ablation import ABLATION, Ablation
+from experiments.field.ablation import ABLATIONS, Ablation
 from experiments.field.drawing import draw
 from experiments.field.plan import Clock, parts_of, seconds_of
 from experiments.field.render import DOCS, render
@@ -37,7 +37,7 @@ from subtree_attention.train.jobs import TOGETHER, Place
 from subtree_attention.train.watch import Watch
 
 RESULTS = Path("results/field")
-TABLES: dict[str, Study | Ablation] = {**STUDIES, ABLATION.name: ABLATION}
+TABLES: dict[str, Study | Ablation] = {**STUDIES, **ABLATIONS}
 
 
 @dataclass(frozen=True)

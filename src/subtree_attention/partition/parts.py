@@ -152,7 +152,7 @@ def _pymetis() -> Any:
     except ImportError as error:
         raise ImportError(
             f"METIS cannot be imported ({error}): pip install 'subtree-attention[partition]', or "
-            "use Partition.streaming"
+            "take another way: Partition.streaming, on the command line --partition streaming"
         ) from None
     return pymetis
 
