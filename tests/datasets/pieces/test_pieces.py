@@ -20,9 +20,6 @@ from subtree_attention.partition import Partition
 
 from .processes import Case, found, growth, run
 
-# By one of the workers that run tests side by side: all cases are read before the first.
-pytestmark = pytest.mark.xdist_group("pieces")
-
 WORDS = (
     "red",
     "green",
