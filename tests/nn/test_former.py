@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch_geometric.data import Batch, Data
 
 import subtree_attention as sta
-from subtree_attention import Graph, STABlock, STAFormer, feature_maps
+from subtree_attention import STAGNN, Graph, STABlock, STAFormer, feature_maps
 from subtree_attention.config import MODELS, STAFormerSettings
 from subtree_attention.datasets.features import from_scipy
 from subtree_attention.nn import SparseFeatures, build, parameter_groups
@@ -220,3 +220,15 @@ def test_a_quiet_start_is_the_plain_walk(graph, x, in_channels):
     transition = graph.dense(x.dtype)
     walked = value + transition @ value + transition @ transition @ value
     assert_all_close([found], [walked], FLOAT64_ERROR)
+
+
+def test_one_block_behind_a_projection_is_the_papers_model(edges, x):
+    """Here each head has as many value channels as there are classes, as in STAGNN."""
+    paper = STAGNN(6, 8, 2, hops=3, heads=4).double()
+    plain = {"norm": "none", "residual": "none", "activation": "none", "input_projection": True}
+    same = {"readout": "mean", "feature_map": "elu", "gate": "softmax", "eps": paper.conv.eps}
+    walk = {"transition": "rw", "self_loops": False, "key_channels": 2}
+    block = STAFormer(6, 8, 2, layers=1, hops=3, heads=4, **plain, **same, **walk).double()
+    for own, given in zip(block.parameters(), paper.parameters(), strict=True):
+        own.data.copy_(given.data)
+    assert_all_close([block(x, edges.index)], [paper(x, edges.index)], FLOAT64_ERROR)
