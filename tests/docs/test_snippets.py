@@ -88,7 +88,7 @@ def test_a_page_does_what_it_says(page: str, run_sta: Callable[..., Outcome]) ->
             raise
     assert reader.parsed == PARSED_ONLY.get(page, 0)
     if page == "README.md":
-        assert reader.checked_shapes == 3
+        assert reader.checked_shapes == 4
     if page == "docs/tutorial.md":  # an answer worth a tutorial; chance is a third
         assert reader.names["right"] >= 0.7 * len(reader.names["unknown"])  # type: ignore
 

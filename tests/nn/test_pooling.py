@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 
-from subtree_attention import STAGNN
+from subtree_attention import STAGNN, STAFormer
 from subtree_attention.nn import GraphNetwork, pool
 
 THEIRS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_pool}
@@ -75,3 +75,13 @@ def test_an_encoder_need_not_know_of_graphs() -> None:
     model = GraphNetwork(Plain(4, 8), 8, 3)
     assert model(torch.randn(10, 4), EDGES, BATCH).shape == (5, 3)
     assert list(model.no_weight_decay()) == []
+
+
+def test_an_encoder_gets_what_is_given_along_with_the_edges() -> None:
+    encoder = STAFormer(4, 8, 8, layers=1, hops=2, edge_dim=3)
+    model, edge_attr = GraphNetwork(encoder, 8, 2).eval(), torch.randn(EDGES.size(1), 3)
+    x, along = torch.randn(10, 4), {"edge_attr": edge_attr, "edge_weight": edge_attr[:, 0].abs()}
+    found = model(x, EDGES, BATCH, 5, **along)
+    nodes = encoder(x, EDGES, along["edge_weight"], BATCH, 5, edge_attr).relu()
+    torch.testing.assert_close(found, model.decided(nodes, BATCH, 5))
+    assert not torch.equal(found, model(x, EDGES, BATCH, 5, edge_attr=edge_attr))

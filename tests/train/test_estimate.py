@@ -92,7 +92,7 @@ def test_the_line() -> None:
     sizes = Cost(2e5, 0, 0, 0, 600 * 2**20)
     found = Estimate(config, sizes, CPU, 1, Memory(18 * 2**30, "here"), SLOW)
     assert found.line() == (
-        "about 0.2 s an epoch, 20 s to 3.3 min a run; 0.6 GiB of 18.0 GiB free here"
+        "about 0.2 s an epoch, 20 s to 3.3 min a run; 600 MiB of 18.0 GiB free here"
     )
     unknown = Memory(None, "of 8.0 GiB in all (how much is free cannot be asked on this system)")
     assert Estimate(config, sizes, CPU, 1, unknown, SLOW).fits

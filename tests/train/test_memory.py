@@ -1,6 +1,7 @@
 """A budget of memory, held against what a process takes; and `fit` and `sta train` within one."""
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +65,7 @@ def test_fit_within_a_budget_says_so_and_learns_the_same(tmp_path: Path) -> None
     free = sta.fit(config, tmp_path / "free", data=data, device="cpu")
     bound = sta.fit(config, tmp_path / "b", data=data, device="cpu", memory="95MB", watch=heard)
     assert bound.runs[0].val == pytest.approx(free.runs[0].val, abs=0.01)
-    assert any(line.startswith("memory 90 MiB: ") and "parts" in line for line in heard.lines)
+    assert any(line.startswith("memory 91 MiB: ") and "parts" in line for line in heard.lines)
     for model in ("stagnn", "staformer"):
         other = config.replace(model=model) if model != "stagnn" else config
         with pytest.raises(ValueError, match="is the least that would"):
@@ -72,6 +73,27 @@ def test_fit_within_a_budget_says_so_and_learns_the_same(tmp_path: Path) -> None
     with pytest.raises(ValueError, match="features and graph alone take"):
         sta.fit(config, tmp_path / "small", data=data, device="cpu", memory="10KB")
     assert not (tmp_path / "small").exists()
+
+
+def test_the_least_budget_that_is_named_will_do() -> None:
+    data = made(nodes=3000, edges=9000, features=5, classes=40)
+    for settings in ({"model": "stagnn"}, {"model": "staformer"}):
+        config = recipe(data, graph="made", **settings)
+        with pytest.raises(ValueError, match=r"38 MiB cannot do, \d+MB \(\d+ bytes\)") as refused:
+            estimate.planned(data, config, CPU, "40MB")
+        typed, exact = re.search(r"do, (\w+) \((\d+) bytes", str(refused.value)).groups()
+        for enough in (typed, int(exact)):
+            plan = estimate.planned(data, config, CPU, enough)
+            assert plan.bytes == int(exact) <= plan.budget
+        with pytest.raises(ValueError, match="is the least"):
+            estimate.planned(data, config, CPU, int(exact) - 1)
+
+
+def test_what_an_evaluation_takes_is_said_where_steps_are_on_samples(tmp_path: Path) -> None:
+    heard, data = Heard(), sta.planted(400, 1600, 3, 4)
+    config = recipe(data, graph="made", batch=100, epochs=1, runs=1)
+    sta.fit(config, tmp_path / "out", device="cpu", data=data, memory="200MB", watch=heard)
+    assert any(line.startswith("evaluation in memory 191 MiB: ") for line in heard.lines)
 
 
 def test_a_run_goes_on_with_another_budget(tmp_path: Path) -> None:
@@ -108,7 +130,7 @@ def test_sta_train_memory(tmp_path: Path) -> None:
     command += ["--epochs", "2", "--runs", "1", "--device", "cpu", "--memory"]
     done = subprocess.run([*command, "900MB"], env=HERE, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "memory 0.8 GiB: " in done.stdout + done.stderr
+    assert "memory 858 MiB: " in done.stdout + done.stderr
     done = subprocess.run([*command, "lots"], env=HERE, capture_output=True, text=True)
     assert done.returncode
     assert "memory must be a size such as '8GB'" in done.stderr

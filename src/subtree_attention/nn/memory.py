@@ -260,12 +260,13 @@ def _comes_apart(layer: STAConv) -> bool:
     )
 
 
-def make(model: nn.Module, call: Call, memory: int | str) -> Plan:
-    """The quickest plan within a budget; a ValueError names the least that would do."""
+def make(model: nn.Module, call: Call, memory: int | str, there: int = 0) -> Plan:
+    """The quickest plan within a budget, of which some bytes are `there` already; a ValueError
+    names the least budget that would do."""
     layers = _layers(model)
     if not layers:
         raise ValueError(f"memory is for STA layers, and {type(model).__name__} has none")
-    given = most(memory, call.device)
+    given = most(memory, call.device) - there
     usual = [_usual(layer) for layer in layers]
     found: tuple[float, int, list[Way]] | None = None
     least, base = given, _numbers(layers, call, usual)
@@ -279,8 +280,8 @@ def make(model: nn.Module, call: Call, memory: int | str) -> Plan:
             found = numbers, taken, ways
     if found is None:
         raise ValueError(
-            f"memory: {machine.gib(given)} cannot do, {machine.gib(least)} ({least} bytes) is the "
-            f"least that would; {_offer(layers[0], call)}"
+            f"memory: {machine.gib(given + there)} cannot do, {-(-(least + there) // 10**6)}MB "
+            f"({least + there} bytes) is the least that would; {_offer(layers[0], call, least)}"
         )
     numbers, taken, ways = found
     sizes = sizes_of(layers[0], call, ways[0].heads)
@@ -289,9 +290,8 @@ def make(model: nn.Module, call: Call, memory: int | str) -> Plan:
         _of_layer(*each).rooms for each in zip(layers, [call] * len(layers), ways, strict=True)
     )
     pooled = max(rooms, given - taken)
-    return Plan(
-        given, taken, tuple(ways), max(1.0, round(numbers / base, 2)), parts, pooled, call.training
-    )
+    times = max(1.0, round(numbers / base, 2))
+    return Plan(given + there, taken + there, tuple(ways), times, parts, pooled, call.training)
 
 
 def _numbers(layers: Sequence[Any], call: Call, ways: Sequence[Way]) -> float:
@@ -299,8 +299,10 @@ def _numbers(layers: Sequence[Any], call: Call, ways: Sequence[Way]) -> float:
     return sum(one.numbers * layer.hops for one, layer in zip(each, layers, strict=True))
 
 
-def _offer(layer: STAConv, call: Call) -> str:
-    """What else takes less memory."""
+def _offer(layer: STAConv, call: Call, least: int) -> str:
+    """What else takes less memory than the least that was found."""
+    if least < 2 * (BASE + GAPS):
+        return f"{machine.gib(BASE + GAPS)} of it are for libraries, whatever the model"
     if call.device.type == "cuda" and layer.states == "full":
         return "states='bfloat16' (in training precision='bf16') or fewer channels take less"
     return "fewer channels or heads take less"

@@ -66,7 +66,7 @@ class GraphNetwork(nn.Module):
 
     Args:
         encoder: gives `[N, width]` as `encoder(x, graph)`; if it takes `batch` and `batch_size`,
-            it gets them.
+            it gets them, and whatever else a call gives by name, such as `edge_attr`.
         width: columns of what it gives.
         out_channels: outputs for each graph.
         pooling: "mean", "sum", "max" or "all", see :func:`pool`.
@@ -110,11 +110,16 @@ class GraphNetwork(nn.Module):
         return getattr(self.encoder, "fills_gpu", lambda _: False)(graph)
 
     def encoded(
-        self, x: Features, edge_index: Any, batch: Tensor, batch_size: int | None = None
+        self,
+        x: Features,
+        edge_index: Any,
+        batch: Tensor,
+        batch_size: int | None = None,
+        **along: Any,
     ) -> Tensor:
         """What is pooled: [N, width], at least 0."""
         known = {"batch": batch, "batch_size": batch_size} if self.takes_batch else {}
-        return F.relu(self.encoder(x, edge_index, **known))
+        return F.relu(self.encoder(x, edge_index, **known, **along))
 
     def decided(
         self, nodes: Tensor, batch: Tensor, batch_size: int, is_sorted: bool = True
@@ -139,10 +144,12 @@ class GraphNetwork(nn.Module):
         batch: Tensor,
         batch_size: int | None = None,
         is_sorted: bool = False,
+        **along: Any,
     ) -> Tensor:
-        """`[G, out_channels]`; `is_sorted` says that `batch` ascends."""
+        """`[G, out_channels]`; `is_sorted` says that `batch` ascends. What the encoder is given
+        along with x and edges goes by name: `edge_attr=`, `edge_weight=`."""
         batch_size = count_graphs(batch, batch_size)
-        nodes = self.encoded(x, edge_index, batch, batch_size)
+        nodes = self.encoded(x, edge_index, batch, batch_size, **along)
         if self.training:
             self.nodes_per_graph.copy_(self._usual_nodes(nodes.size(0) / max(1, batch_size)))
         return self.decided(nodes, batch, batch_size, is_sorted)

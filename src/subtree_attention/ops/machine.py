@@ -94,4 +94,8 @@ def of_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 
 def gib(count: float) -> str:
-    return f"{count / GIB:.1f} GiB" if count >= GIB / 10 else f"{count / 2**20:.0f} MiB"
+    """A size in words."""
+    if count >= GIB:
+        return f"{count / GIB:.1f} GiB"
+    mib = count / 2**20
+    return f"{mib:.0f} MiB" if mib >= 10 else f"{mib:.2g} MiB"

@@ -309,14 +309,15 @@ def _features(told: dict[str, Any]) -> list[RenderableType]:
 
 def _sum(told: dict[str, Any]) -> str:
     """What the parts add up to, beside what the model says."""
-    logit, own = told["logit"][0], told["model_logit"]
+    logit, own = _main(told["logit"], told), told["model_logit"]
     whose = "the prediction's" if told["beside"] else "the model's own"
     what = "output" if told["probability"] is None else "logit"
-    said = f"; {whose} {what} is {own[0]:.6f}" if own else ""
+    what = "difference" if told["rather"] else what
+    said = f"; {whose} {what} is {_main(own, told):.6f}" if own else ""
     beside = "".join(f", the {name}" for name in told["beside"])
     if told["exact"]:
         return f"all parts{beside} and the bias add up to {logit:.6f}{said}"
-    missing = told["residual"][0]
+    missing = _main(told["residual"], told)
     return (
         "attribution, not exact: this model is not linear given its attention. Integrated "
         f"gradients from an input of zeros{beside} add up to {logit - missing:.6f}{said}, so "

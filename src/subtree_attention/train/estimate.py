@@ -216,13 +216,20 @@ def _network(dataset: Dataset, config: Config) -> nn.Module:
 
 
 def planned(
-    dataset: Dataset, config: Config, device: torch.device, budget: int | str
+    dataset: Dataset,
+    config: Config,
+    device: torch.device,
+    budget: int | str,
+    training: bool = True,
 ) -> memory_of.Plan:
-    """How a step of training keeps to a budget of memory; one that cannot do is refused."""
+    """How a step of training, or an evaluation, keeps to a budget of memory; one that cannot do is
+    refused."""
+    total = memory_of.most(budget, device)
+    there = total - left(dataset, config, device, total)
     network = _network(dataset, config)
     inside = getattr(network, "encoder", None) or network
-    how = _call(dataset, config, device), left(dataset, config, device, budget)
-    return memory_of.make(inside, *how)
+    call = _call(dataset, config, device)._replace(training=training)
+    return memory_of.make(inside, call, total, there)
 
 
 def _call(dataset: Dataset, config: Config, device: torch.device) -> memory_of.Call:

@@ -36,7 +36,7 @@ from ..tasks.metrics import Metric
 from ..upgrade import FORMAT
 from .batches import measured_step
 from .beside import beside
-from .estimate import Expected, expect, of_batches
+from .estimate import Expected, expect, of_batches, planned
 from .jobs import Place, work
 from .logs import Logged, opened, told_too
 from .run import Material, SavingRun
@@ -198,10 +198,13 @@ def expectation(material: Material, place: Place, problem: Problem | None = None
     """
     how = material.dataset, material.config, place.device
     if material.config.fit.batch and problem is not None:
+        plan = ""
+        if place.memory is not None:
+            plan = f"evaluation in {planned(*how, place.memory, training=False)}"
         with torch.random.fork_rng(devices=[]):  # the random numbers are those of the runs
             trainer = material.on_batches(material.network(), problem, material.config.fit.seed)
         steps, step = trainer.batches.in_an_epoch, measured_step(trainer)
-        return Expected(of_batches(*how, steps, step, place.memory), "")
+        return Expected(of_batches(*how, steps, step, place.memory), "", plan)
     at_a_time = place.at_a_time(place.capture and can_capture(material.config))
     return expect(*how, at_a_time, place.memory)
 

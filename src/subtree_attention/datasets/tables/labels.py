@@ -113,7 +113,7 @@ def find_classes(table: Table, target: str) -> list[str]:
         raise TableError(
             f"{table.name}: {different:,} different labels for {known:,} {units} in column "
             f"'{target}' (--target): classes are learnt from several {units} each; "
-            + ("is it an id?", "to predict a number, use --task regression")[numbers]
+            + ("is it an id?", f"to predict a number, use --task {_of_numbers(table)}")[numbers]
         )
     return sorted(ranks.unique_of(counts["value"]), key=_natural)
 
@@ -151,6 +151,11 @@ def _are_numbers(classes: pl.Series) -> bool:
     return not ranks.any_of(find(classes, NUMBERS)[1])
 
 
+def _of_numbers(table: Table) -> str:
+    """The task that predicts a number of what the rows of a table are."""
+    return "graph-regression" if table.unit == "graph" else "regression"
+
+
 def _empty(table: Table, target: str) -> TableError:
     return TableError(f"{table.name}: column '{target}' (--target) is empty: nothing to learn")
 
@@ -174,7 +179,7 @@ def read_labels(table: Table, target: str, classes: list[str]) -> tuple[np.ndarr
     if numbers:
         notes.append(
             f"the classes of '{target}' are numbers, and each counts for itself: to predict a "
-            "number, use --task regression"
+            f"number, use --task {_of_numbers(table)}"
         )
     words = written.filter(texts.is_null() & written.is_not_null())
     if number := ranks.size_of(words):
