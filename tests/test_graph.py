@@ -16,6 +16,7 @@ from torch_geometric.nn import SimpleConv
 from torch_geometric.typing import WITH_TORCH_SPARSE, SparseTensor
 
 from subtree_attention import Graph, subtree_attention
+from subtree_attention import compressed as matrices
 from subtree_attention import graph as graph_module
 from subtree_attention.ops.kernels.cuda import schedule
 from tests.ops.cases import EDGES, FLOAT64_ERROR, Edges, assert_all_close, random_inputs
@@ -356,7 +357,7 @@ def test_compressed_rows_have_the_bits_of_the_edges(
     given = edges.index, edges.num_nodes, edges.weight, transition, self_loops
     wanted = Graph(*given)
     _ = wanted.matrix(), wanted.transpose()
-    monkeypatch.setattr(graph_module, "ENTRIES", entries)
+    monkeypatch.setattr(matrices, "ENTRIES", entries)
     made = _compressed(name, transition, self_loops)
     _same_bits(made, wanted)
     _same_bits(_compressed(name, transition).with_self_loops(), Graph(*given[:4], True))
@@ -379,12 +380,8 @@ def _same_bits(one, other):
 @pytest.mark.parametrize("transition", ["rw", "sym", "mean", None])
 def test_the_transpose_of_compressed_rows_is_made_when_it_is_asked_for(transition, monkeypatch):
     monkeypatch.setattr(graph_module, "_ASKED_BY_COMPILERS", {})  # by the tests before
-    graph, sorts, by_column = (
-        _compressed("directed-weighted", transition),
-        [],
-        graph_module._by_column,
-    )
-    monkeypatch.setattr(graph_module, "_by_column", lambda *a: sorts.append(1) or by_column(*a))
+    graph, sorts, by_column = _compressed("directed-weighted", transition), [], matrices._by_column
+    monkeypatch.setattr(matrices, "_by_column", lambda *a: sorts.append(1) or by_column(*a))
     copied = pickle.loads(pickle.dumps(graph))
     for each in (graph, copied, copy.deepcopy(graph)):
         each.matrix(), each.matrix(torch.float64), each.entry_counts, each.edge_index

@@ -1,6 +1,6 @@
 """Any adjacency that people have, read to sources, targets and weights; what is none is refused.
 
-What becomes of them is in `graph.py`.
+What becomes of them is in `compressed.py` and `graph.py`.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """The graph that messages walk on: any adjacency in, a transition matrix and its transpose out.
 
 Row i of the transition matrix A receives, column j sends. `Graph` keeps A and its transpose in
-compressed rows, built once; the operator needs nothing else of a graph. The transpose of a graph
-that comes in compressed rows is built when it is first asked for: a walk without gradients, or a
-sampler, never does.
+compressed rows (`compressed.py`), built once, with the entries that `transition.py` computes; the
+operator needs nothing else of a graph. The transpose of a graph that comes in compressed rows is
+built when it is first asked for: a walk without gradients, or a sampler, never does.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from functools import cache, partial, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,59 +31,24 @@ from .adjacency import (
     read_adjacency,
     weight_extremes,
 )
+from .compressed import (
+    CSR,
+    Pattern,
+    compressed,
+    edges_with_loops,
+    index_dtype,
+    rows_with_loops,
+    transposed,
+)
+from .transition import TRANSITIONS, Scales, entries_of, scaled, scales_of
 
 if TYPE_CHECKING:
     import scipy.sparse
 
 T = TypeVar("T")
 
-TRANSITIONS = {
-    "rw": "A D^-1: a sender splits its mass over its (weighted) out-degree",
-    "sym": "D^-1/2 A D^-1/2: the sender's out-degree and the receiver's in-degree",
-    "mean": "D^-1 A: a receiver averages over its (weighted) in-degree",
-}
-INT32_MAX = 2**31 - 1
-ENTRIES = 2**22
-"""Entries of a large matrix that are looked at together, so that little memory is taken beside."""
 _MADE = "_made_"
 """How attributes begin that can be made again."""
-
-
-class CSR(NamedTuple):
-    """A sparse matrix in compressed rows.
-
-    Shapes: `rowptr` [N + 1], `col` [E], `weight` [E]; `col` ascends within a row.
-    """
-
-    rowptr: Tensor
-    col: Tensor
-    weight: Tensor
-
-
-class _Pattern(NamedTuple):
-    """Where the entries of a matrix are, with the raw edge weights (None: all are 1)."""
-
-    rowptr: Tensor
-    col: Tensor
-    edge_weight: Tensor | None
-
-    def rows(self) -> Tensor:
-        """The row of each entry, [E]."""
-        return csr_rows(self.rowptr, self.col.numel())
-
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """The entries, some at a time, each time with their rows."""
-        for start in range(0, self.col.numel(), ENTRIES):
-            end = min(start + ENTRIES, self.col.numel())
-            first, last = _row_of(self.rowptr, start), _row_of(self.rowptr, end - 1)
-            counts = self.rowptr[first : last + 2].clamp(start, end).diff()
-            yield slice(start, end), csr_rows_of(counts, end - start) + first
-
-    def first(self, entries: int) -> _Pattern:
-        """Without what comes after so many entries."""
-        dtype = index_dtype(self.rowptr.numel() - 1, entries)
-        weight = None if self.edge_weight is None else self.edge_weight[:entries]
-        return _Pattern(self.rowptr.to(dtype), self.col[:entries].to(dtype), weight)
 
 
 class Graph:
@@ -150,8 +115,8 @@ class Graph:
             check_constant(weight)
             with _check.fits(f"a graph of {num_nodes:,} nodes"):
                 given = edges, weight
-                walked = _with_self_loops(*given, num_nodes) if self_loops else given
-                receive, rows, order = _compressed(*walked, num_nodes)
+                walked = edges_with_loops(*given, num_nodes) if self_loops else given
+                receive, rows, order = compressed(*walked, num_nodes)
                 self._set(receive, rows, transition, self_loops)
                 self._given: int = edges.size(1)
                 self._order: Tensor | None = order
@@ -227,24 +192,24 @@ class Graph:
             check_weight_shape(edge_weight, col.numel())
         graph, dtype = object.__new__(cls), index_dtype(rowptr.numel() - 1, col.numel())
         with torch.inference_mode(False), _check.fits(f"a graph of {col.numel():,} edges"):
-            receive, order = _Pattern(rowptr.to(dtype), col.to(dtype), edge_weight), None
+            receive, order = Pattern(rowptr.to(dtype), col.to(dtype), edge_weight), None
             if _check.flag("self_loops", self_loops):
-                receive, order = _looped_pattern(receive)
+                receive, order = rows_with_loops(receive)
             graph._set(receive, None, transition, self_loops)
             graph._given, graph._order = col.numel(), order
         graph._make_what_compilers_ask()
         return graph
 
     def _set(
-        self, receive: _Pattern, rows: Tensor | None, transition: str | None, self_loops: bool
+        self, receive: Pattern, rows: Tensor | None, transition: str | None, self_loops: bool
     ) -> None:
         """Of a matrix whose entries stand in these rows, [E]; None: the transpose comes later."""
-        self.num_nodes, self.transition = receive.rowptr.numel() - 1, transition
+        self.num_nodes, self.transition = receive.num_rows, transition
         self.self_loops, self._receive = self_loops, receive
-        self._sent = None if rows is None else _transposed_pattern(receive, rows)
+        self._sent = None if rows is None else receive.transposed(rows)
 
     @property
-    def _send(self) -> _Pattern:
+    def _send(self) -> Pattern:
         """Where the entries of the transpose are: made with the graph, or now."""
         return self.cached("send", _sent_of) if self._sent is None else self._sent
 
@@ -363,7 +328,7 @@ class Graph:
         order = self.cached("order of the transpose", transpose_order)
         receive = self._receive._replace(edge_weight=weight)
         send = self._send._replace(edge_weight=weight.index_select(0, order))
-        return _scaled(receive, *_scales_of(self.transition, send, receive)).to(dtype)
+        return scaled(receive, scales_of(self.transition, send, receive)).to(dtype)
 
     def dense(self, dtype: torch.dtype = torch.float64) -> Tensor:
         r""":math:`\hat A` as a dense [N, N] matrix, for definitions and tests."""
@@ -425,7 +390,7 @@ class Graph:
         part = object.__new__(Graph)
         with torch.inference_mode(False):
             edges = torch.stack([source[inside], target[inside]])
-            receive, rows, order = _compressed(edges, weight, nodes.numel())
+            receive, rows, order = compressed(edges, weight, nodes.numel())
             part._set(receive, rows, self.transition, self.self_loops)
             part._given, part._order = self._given, self.edge_order[inside][order].to(order.dtype)
         part._make_what_compilers_ask()
@@ -461,7 +426,7 @@ class Graph:
             before = torch.cat([kept.new_zeros(1), kept]).cumsum(0, dtype=rowptr.dtype)
             left = kept.nonzero().flatten()  # once: torch is slow with masks
             weight = None if weight is None else weight.index_select(0, left)
-            receive = _Pattern(before[rowptr.long()], col.index_select(0, left), weight)
+            receive = Pattern(before[rowptr.long()], col.index_select(0, left), weight)
             part._set(receive, None, self.transition, self.self_loops)
             part._given, part._order = self._given, order.index_select(0, left)
         part._make_what_compilers_ask()
@@ -502,8 +467,8 @@ class Graph:
         moved = object.__new__(Graph)
         moved.num_nodes, moved.transition = self.num_nodes, self.transition
         moved.self_loops, moved.stands_for = self.self_loops, self.stands_for
-        moved._receive = _Pattern(*map(move, self._receive))
-        moved._sent = None if self._sent is None else _Pattern(*map(move, self._sent))
+        moved._receive = Pattern(*map(move, self._receive))
+        moved._sent = None if self._sent is None else Pattern(*map(move, self._sent))
         moved._given, moved._order = self._given, move(self._order)
         # As they are: another device may add up in another order.
         moved.__dict__[_attribute("scales")] = tuple(map(move, self._scales()))
@@ -559,11 +524,11 @@ class Graph:
             f"transition={self.transition!r})"
         )
 
-    def _scales(self) -> tuple[Tensor | None, Tensor | None]:
+    def _scales(self) -> Scales:
         """What a transition multiplies an edge by: [N] by source, [N] by target, in float64."""
         return self.cached("scales", _scales)
 
-    def _scales_along(self, transpose: bool) -> tuple[Tensor | None, Tensor | None]:
+    def _scales_along(self, transpose: bool) -> Scales:
         """The same by column and by row of the matrix or of its transpose."""
         by_source, by_target = self._scales()
         return (by_target, by_source) if transpose else (by_source, by_target)
@@ -615,31 +580,6 @@ def as_device(device: Any) -> torch.device:
     return chosen
 
 
-def index_dtype(*sizes: int) -> torch.dtype:
-    """int32 where it can count that far."""
-    return torch.int32 if max(sizes) <= INT32_MAX else torch.int64
-
-
-def csr_rows(rowptr: Tensor, entries: int) -> Tensor:
-    """The row of each entry of a CSR matrix, [E]; without E a GPU would make the host wait."""
-    return csr_rows_of(rowptr.diff(), entries)
-
-
-def csr_rows_of(counts: Tensor, entries: int) -> Tensor:
-    """The row of each entry, [E], of rows with so many entries each."""
-    return torch.repeat_interleave(counts, output_size=entries)
-
-
-def _row_of(rowptr: Tensor, entry: int) -> int:
-    """The row in which an entry stands."""
-    return int(torch.searchsorted(rowptr, entry, right=True)) - 1
-
-
-def transposed(rowptr: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Row pointers and columns of a CSR matrix's transpose, and where its entries stand there."""
-    return _by_column(csr_rows(rowptr, col.numel()), col, num_columns)
-
-
 def transpose_order(graph: Graph) -> Tensor:
     """Where the entries of a graph's transpose stand in its matrix, [E]."""
     return transposed(*graph._receive[:2], graph.num_nodes)[2]
@@ -659,28 +599,12 @@ def _looped(graph: Graph) -> Graph:
     return looped
 
 
-def _by_column(rows: Tensor, col: Tensor, num_columns: int) -> tuple[Tensor, Tensor, Tensor]:
-    """`transposed`, of a matrix whose entries stand in these rows, [E].
-
-    A stable sort: the columns of the transpose ascend, and parallel edges keep their order.
-    """
-    senders, order = torch.sort(col, stable=True)
-    return row_pointers(senders, num_columns), rows.index_select(0, order), order
-
-
-def _transposed_pattern(receive: _Pattern, rows: Tensor) -> _Pattern:
-    """The transpose of a matrix whose entries stand in these rows, [E]."""
-    rowptr, col, order = _by_column(rows, receive.col, receive.rowptr.numel() - 1)
-    weight = receive.edge_weight
-    return _Pattern(rowptr, col, None if weight is None else weight.index_select(0, order))
-
-
-def _sent_of(graph: Graph) -> _Pattern:
+def _sent_of(graph: Graph) -> Pattern:
     """See `Graph._send`."""
     if graph._sent is not None:  # what compiled code asked of another graph is made of every graph
         return graph._sent
     with _check.fits(f"the transpose of a graph of {graph.num_edges:,} edges"):
-        return _transposed_pattern(graph._receive, graph._receive.rows())
+        return graph._receive.transposed(graph._receive.rows())
 
 
 def _is_symmetric(graph: Graph) -> bool:
@@ -693,160 +617,15 @@ def _is_symmetric(graph: Graph) -> bool:
     return torch.equal(there.edge_weight, back.edge_weight)
 
 
-def _looped_pattern(given: _Pattern) -> tuple[_Pattern, Tensor]:
-    """With a loop of weight 1 in every row that has none, and which entry each was: `given_edges`
-    for a loop. Entries keep their order, and a loop stands where its column belongs."""
-    num_nodes, entries = given.rowptr.numel() - 1, given.col.numel()
-    device = given.col.device
-    lacks = torch.ones(num_nodes, dtype=torch.int64, device=device)
-    before = torch.zeros(num_nodes, dtype=torch.int64, device=device)  # entries before the loop
-    for some, rows in given.blocks():
-        col = given.col[some]
-        lacks.index_fill_(0, rows[rows == col].long(), 0)
-        before += torch.bincount(rows[col < rows], minlength=num_nodes)
-    added = lacks.cumsum(0) - lacks  # loops in the rows before
-    places = (given.rowptr[:-1] + added + before)[lacks > 0]
-    total = entries + places.numel()
-    dtype = index_dtype(num_nodes, total)
-    rowptr = torch.cat([given.rowptr.long()[:-1] + added, added.new_tensor([total])]).to(dtype)
-    col = torch.empty(total, dtype=dtype, device=device)
-    order = torch.full((total,), entries, dtype=dtype, device=device)
-    weight = None if given.edge_weight is None else given.edge_weight.new_ones(total)
-    col[places] = lacks.nonzero().flatten().to(dtype)
-    for some, rows in given.blocks():
-        came = torch.arange(some.start, some.stop, device=device)
-        goes = came + added[rows] + lacks[rows] * (given.col[some] > rows)
-        col[goes], order[goes] = given.col[some].to(dtype), came.to(dtype)
-        if weight is not None and given.edge_weight is not None:
-            weight[goes] = given.edge_weight[some]
-    return _Pattern(rowptr, col, weight), order
-
-
-def _with_self_loops(
-    edges: Tensor, weight: Tensor | None, num_nodes: int
-) -> tuple[Tensor, Tensor | None]:
-    """A loop of weight 1 more for each node: an edge of node N, which is none, where it has one.
-
-    Such edges are cut off later: how many they are is a question that a GPU is not asked alone.
-    """
-    source, target = edges
-    loops = source.where(source == target, num_nodes).clamp_(0, num_nodes)  # whatever is in it
-    has_loop = edges.new_zeros(num_nodes + 1, dtype=torch.bool).index_fill_(0, loops, True)
-    nodes = torch.arange(num_nodes, device=edges.device)
-    nodes = nodes.masked_fill_(has_loop[:-1], num_nodes)
-    if weight is not None:
-        weight = torch.cat([weight, weight.new_ones(num_nodes)])
-    return torch.cat([edges, nodes.expand(2, -1)], dim=1), weight
-
-
-def _compressed(
-    edges: Tensor, weight: Tensor | None, num_nodes: int
-) -> tuple[_Pattern, Tensor, Tensor]:
-    """Edges as a matrix whose rows receive, the row of each entry, and which edge it is.
-
-    The order is canonical, so equal graphs are equal.
-    """
-    source, target = edges
-    order = torch.add(source, target, alpha=max(num_nodes, 1)).argsort(stable=True)
-    dtype = index_dtype(num_nodes, order.numel())
-    col, rows = edges.index_select(1, order).to(dtype)
-    weight = None if weight is None else weight.index_select(0, order)
-    return _Pattern(row_pointers(rows, num_nodes), col, weight), rows, order.to(dtype)
-
-
-def row_pointers(ascending: Tensor, num_rows: int) -> Tensor:
-    """Where the entries of each row start, [rows + 1], of entries in ascending rows."""
-    rows = torch.arange(num_rows + 1, dtype=ascending.dtype, device=ascending.device)
-    return torch.searchsorted(ascending, rows, out_int32=ascending.dtype == torch.int32)
-
-
-def _degree(pattern: _Pattern) -> Tensor:
-    """Weighted degree of each row, [N], in float64."""
-    if pattern.edge_weight is None:
-        return pattern.rowptr.diff().double()
-    given, watched = pattern.edge_weight, torch._C._are_functorch_transforms_active()
-    if given.device.type == "cpu" and given.numel() > ENTRIES and not given.requires_grad | watched:
-        degree = given.new_zeros(pattern.rowptr.numel() - 1, dtype=torch.float64)
-        for some, rows in pattern.blocks():
-            degree.index_add_(0, rows, given[some].double())
-        return degree
-    weight, offsets = given.double(), pattern.rowptr.long()
-    if weight.device.type == "cpu" or watched:
-        # One after the other too, and `torch.func` knows it; on a GPU the order is by chance.
-        return weight.new_zeros(offsets.numel() - 1).index_add(0, pattern.rows(), weight)
-    return torch.segment_reduce(weight, "sum", offsets=offsets, initial=0.0, unsafe=True)
-
-
-def _column_degree(pattern: _Pattern) -> Tensor:
-    """Weighted degree of each column, [N], in float64: `_degree` of the transpose, without it.
-
-    A column adds its entries up in the order of the rows here as there, so that it is the same sum.
-    """
-    degree = torch.zeros(pattern.rowptr.numel() - 1, dtype=torch.float64)
-    one = torch.ones(1, dtype=torch.float64)
-    for start in range(0, pattern.col.numel(), ENTRIES):
-        col, weight = pattern.col[start : start + ENTRIES], pattern.edge_weight
-        each = one.expand(len(col)) if weight is None else weight[start : start + ENTRIES].double()
-        degree.index_add_(0, col, each)
-    return degree
-
-
-def _inverse(degree: Tensor) -> Tensor:
-    """1 / degree, and 0 where the degree is 0: no edge, no division, and no gradient."""
-    return degree.where(degree != 0, torch.inf).reciprocal()
-
-
-def _scales(graph: Graph) -> tuple[Tensor | None, Tensor | None]:
+def _scales(graph: Graph) -> Scales:
     later = graph._sent is None and graph.device.type == "cpu"  # a GPU adds up by chance
-    return _scales_of(graph.transition, None if later else graph._send, graph._receive)
-
-
-def _scales_of(
-    transition: str | None, send: _Pattern | None, receive: _Pattern
-) -> tuple[Tensor | None, Tensor | None]:
-    """See :meth:`Graph._scales`; without `send`, the columns of `receive` are counted."""
-    if transition == "mean":
-        return None, _inverse(_degree(receive))
-    if transition not in ("rw", "sym"):
-        return None, None
-    by_source = _inverse(_column_degree(receive) if send is None else _degree(send))
-    if transition == "rw":
-        return by_source, None
-    return by_source.sqrt(), _inverse(_degree(receive)).sqrt()
+    return scales_of(graph.transition, None if later else graph._send, graph._receive)
 
 
 def _entries(graph: Graph, dtype: torch.dtype, transpose: bool) -> Tensor:
     """The entries of a graph's matrix or of its transpose, [E], rounded once from float64."""
-    pattern, scales = graph._send if transpose else graph._receive, graph._scales_along(transpose)
-    if graph.device.type != "cpu" or pattern.col.numel() <= ENTRIES:
-        return _scaled(pattern, *scales).to(dtype)
-    entries = torch.empty(pattern.col.numel(), dtype=dtype)  # all of them in float64 are large
-    for some, rows in pattern.blocks():
-        weight = None if pattern.edge_weight is None else pattern.edge_weight[some]
-        block = pattern._replace(col=pattern.col[some], edge_weight=weight)
-        entries[some] = _scaled(block, *scales, rows)
-    return entries
-
-
-def _scaled(
-    pattern: _Pattern,
-    col_scale: Tensor | None,
-    row_scale: Tensor | None,
-    rows: Tensor | None = None,
-) -> Tensor:
-    """Edge weights times what the transition multiplies them by, [E], in float64.
-
-    `rows` [E] are those of the entries, if these are a block of a matrix.
-    """
-    factors = [] if pattern.edge_weight is None else [pattern.edge_weight.double()]
-    if row_scale is not None:
-        rows = pattern.rows() if rows is None else rows
-        factors.append(row_scale.index_select(0, rows))
-    if col_scale is not None:
-        factors.append(col_scale.index_select(0, pattern.col))
-    if not factors:
-        return torch.ones(pattern.col.numel(), dtype=torch.float64, device=pattern.col.device)
-    return reduce(torch.mul, factors)
+    pattern = graph._send if transpose else graph._receive
+    return entries_of(pattern, graph._scales_along(transpose), dtype)
 
 
 def _moved(tensor: Tensor | None, device: torch.device, non_blocking: bool) -> Tensor | None:

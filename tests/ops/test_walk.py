@@ -10,7 +10,7 @@ import torch
 
 from experiments.bench.memory import peak
 from subtree_attention import Graph, subtree_attention
-from subtree_attention.graph import CSR
+from subtree_attention.compressed import CSR
 from subtree_attention.ops import budget, library, walk
 from subtree_attention.ops.backends import BACKENDS
 from subtree_attention.ops.definition import kernel_similarity

@@ -27,7 +27,8 @@ from torch import Tensor
 
 from .. import _check
 from ..adjacency import check_weights
-from ..graph import as_device, index_dtype
+from ..compressed import index_dtype
+from ..graph import as_device
 from ..io import FileError, read_json, read_tensors, write_tensors
 from . import targets
 from .encoding import check_number, encoding_of

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..graph import INT32_MAX
+from ..compressed import INT32_MAX
 from ..io import FileError, open_regular
 
 HEAD = 128

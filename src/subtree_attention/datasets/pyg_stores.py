@@ -10,7 +10,7 @@ import torch_geometric.data as pyg
 from torch import Tensor
 from torch_geometric.data.graph_store import EdgeLayout
 
-from ..graph import csr_rows
+from ..compressed import csr_rows
 from .features import is_csr, to_scipy
 from .splits import BITS, MASKS
 

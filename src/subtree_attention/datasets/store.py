@@ -29,7 +29,8 @@ from torch import Tensor
 
 from .. import _check
 from ..adjacency import check_ends, check_extremes, weight_extremes
-from ..graph import Graph, as_device, csr_rows
+from ..compressed import csr_rows
+from ..graph import Graph, as_device
 from ..io import (
     FileError,
     new_folder,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..graph import Graph, row_pointers
+from ..compressed import row_pointers
+from ..graph import Graph
 from ..ops.sampling import Sampled
 from .source import Source
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import csr_rows
+from ..compressed import csr_rows
 from ..ops.sampling import InEdges, Sampled, among
 from ..partition import Partition
 from ..partition.parts import MOST_PARTS

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from .. import _check
+from ..compressed import csr_rows
 from ..datasets import Dataset, Split
 from ..datasets.features import append_columns, rows_of
 from ..datasets.splits import MASKS
-from ..graph import csr_rows
 from ..ops.sampling import InEdges
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from .. import _check, feature_maps, ops
 from .._tracing import exporting
 from ..feature_maps import FeatureMap
-from ..graph import TRANSITIONS, Graph
+from ..graph import Graph
 from ..partition import HERE
+from ..transition import TRANSITIONS
 from . import memory as memory_of
 from . import one_node
 from .aggregation import HopAggregation

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _check
 from .._tracing import exporting
-from ..graph import CSR, index_dtype, transposed
+from ..compressed import CSR, index_dtype, transposed
 from ..ops import backends
 from ..ops.dropout import Rows, drop
 

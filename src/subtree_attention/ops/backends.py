@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _check
 from .._tracing import untraced
-from ..graph import CSR
+from ..compressed import CSR
 from . import recurrence
 from .kernels import Kernel, cuda
 from .kernels.cpu import NumbaKernel

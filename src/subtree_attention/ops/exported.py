@@ -17,7 +17,8 @@ from torch import Tensor
 from .. import feature_maps
 from .._tracing import exporting
 from ..adjacency import from_edge_index
-from ..graph import CSR, Graph
+from ..compressed import CSR
+from ..graph import Graph
 from . import recurrence
 
 

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from .. import _check
 from ..adjacency import check_weights
-from ..graph import TRANSITIONS, Graph, csr_rows
+from ..compressed import csr_rows
+from ..graph import Graph
+from ..transition import TRANSITIONS
 
 CHUNK = 2**22
 """Edges that are looked at together, where all of them are looked at."""

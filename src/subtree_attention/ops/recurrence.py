@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..graph import CSR
+from ..compressed import CSR
 
 
 def first_state(key: Tensor, value: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..graph import INT32_MAX, Graph
+from ..compressed import INT32_MAX
+from ..graph import Graph
 from .in_edges import InEdges
 from .kernels import cpu_sampling, plain_sampling
 from .kernels.cpu import NumbaKernel

@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .._tracing import exporting, uncompiled
-from ..graph import CSR, Graph, csr_rows
+from ..compressed import CSR, csr_rows
+from ..graph import Graph
 from . import recurrence, roots
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from .. import _check
 from ..adjacency import check_ends, check_extremes, from_edge_index, weight_extremes
-from ..graph import TRANSITIONS, Graph, as_device, csr_rows, index_dtype, row_pointers
-from ..graph import _Pattern as Pattern
-from ..graph import _scales_of as scales_of
+from ..compressed import Pattern, index_dtype, row_pointers
+from ..graph import Graph, as_device
+from ..transition import TRANSITIONS, Scales, scales_of
 from .exchange import Exchange
 from .groups import Mesh, as_mesh
 from .parts import Partition
@@ -201,15 +201,16 @@ class PartGraph(Graph):
             (_exchanged(by_target, self.shared.back), by_source),
         )
 
-    def _scales_along(self, transpose: bool) -> tuple[Tensor | None, Tensor | None]:
+    def _scales_along(self, transpose: bool) -> Scales:
         return self._part_scales[int(transpose)]
 
     @property
     def edge_index(self) -> Tensor:
         """`[2, E]`: sources and targets of the edges into the owned nodes, by their numbers in the
         whole graph."""
-        rows = csr_rows(self._receive.rowptr, self._receive.col.numel())
-        return torch.stack([self._columns[self._receive.col.long()], self.nodes[rows]])
+        return torch.stack(
+            [self._columns[self._receive.col.long()], self.nodes[self._receive.rows()]]
+        )
 
     @property
     def halo(self) -> Tensor:

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from ...graph import CSR, Graph
+from ...compressed import CSR
+from ...graph import Graph
 
 Exchange = Callable[[Tensor], Tensor]
 """From rows that a partition owns to the columns that its matrix needs: [R, ...] -> [C, ...]."""

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...graph import CSR, Graph, csr_rows, index_dtype, transpose_order
+from ...compressed import CSR, csr_rows, index_dtype
+from ...graph import Graph, transpose_order
 from .. import recurrence
 from . import cuda, workers
 from .cpu import POOL, arrays

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ...graph import CSR
+from ...compressed import CSR
 from .. import recurrence
 from . import Exchange, Kept, Kernel, Operands, Place
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ...graph import csr_rows
+from ...compressed import csr_rows
 from .sampling import Draw, Hop
 
 if TYPE_CHECKING:

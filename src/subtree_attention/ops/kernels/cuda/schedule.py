@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ....graph import CSR, INT32_MAX, SURVEYS, Graph
+from ....compressed import CSR, INT32_MAX
+from ....graph import SURVEYS, Graph
 
 PIECES = 2048
 SHORTEST_PIECE, LONGEST_PIECE = 16, 128
