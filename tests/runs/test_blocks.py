@@ -210,7 +210,7 @@ def test_the_command(trained: Path, run_sta: Callable[..., Outcome], tmp_path: P
     assert rows(*parts(tmp_path / "predictions")) == rows(tmp_path / "p.csv")
     for given, words in (
         (["--part-rows", "5"], "--part-rows is for --blocks"),
-        (["--blocks", "--memory", "1KB"], "memory: 0 MiB cannot do"),
+        (["--blocks", "--memory", "1KB"], "memory: 1,000 bytes cannot do"),
         (["--blocks", "--threshold", "2"], "threshold must be above 0 and below 1"),
     ):
         code, _, err = run_sta("predict", str(trained), "--out", "other", *given)

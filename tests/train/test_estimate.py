@@ -99,7 +99,7 @@ def test_the_line() -> None:
     assert [clock(s) for s in (0.004, 3, 45.4, 200, 7000, 1e6)] == [
         *("0.004 s", "3 s", "45 s", "3.3 min", "1.9 h", "12 days")
     ]
-    assert [gib(2**20), gib(2**31)] == ["1 MiB", "2.0 GiB"]
+    assert [gib(1000), gib(2**20), gib(2**31)] == ["1,000 bytes", "1 MiB", "2.0 GiB"]
 
 
 def test_what_is_too_large_is_refused_before_anything_is_written(

@@ -98,4 +98,4 @@ def gib(count: float) -> str:
     if count >= GIB:
         return f"{count / GIB:.1f} GiB"
     mib = count / 2**20
-    return f"{mib:.0f} MiB" if mib >= 10 else f"{mib:.2g} MiB"
+    return f"{mib:.0f} MiB" if mib >= 1 else f"{count:,.0f} bytes"
