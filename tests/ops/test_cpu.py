@@ -1,9 +1,12 @@
 """What is particular to the Numba backend: what it keeps, its memory, its threads."""
 
 import gc
+import hashlib
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -132,6 +135,28 @@ def test_it_knows_whether_its_kernels_lie_on_disk(monkeypatch, tmp_path):
 
     monkeypatch.setattr(type(kernels.walk_home), "stats", Elsewhere())
     assert not cpu.compiled()
+
+
+def made_of(file: Path) -> str:
+    """Of the files that are compiled into one, those that these are made of included."""
+    found: dict[str, bytes] = {}
+    names = [file.stem]
+    while names:
+        text = file.with_name(f"{names.pop()}.py").read_bytes()
+        for name in re.findall(rb"^from \.(_numba_\w+) import", text, re.M):
+            if name.decode() not in found:
+                found[name.decode()] = file.with_name(f"{name.decode()}.py").read_bytes()
+                names.append(name.decode())
+    # Without what only marks them, so that a mark does not ask for others.
+    marked = [re.sub(rb'^MADE_OF = ".*"$', b"", found[name], flags=re.M) for name in sorted(found)]
+    return hashlib.sha256(b"".join(marked)).hexdigest()[:12]
+
+
+@pytest.mark.parametrize("name", ["kernels", "edges", "sampling", "subtree"])
+def test_kernels_are_compiled_anew_when_what_is_compiled_into_them_changes(name):
+    file = Path(cpu.__file__).with_name(f"_numba_{name}.py")
+    wanted = made_of(file)
+    assert f'MADE_OF = "{wanted}"' in file.read_text(), f"{file.name} needs MADE_OF = {wanted!r}"
 
 
 def elsewhere(code: str) -> tuple[list[str], str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._numba_kernels import _combine, _dots, _gather, _inline, _kernel, _outer, _place, _read, _take
+from ._numba_kernels import read
+from ._numba_rows import LOT, combine, dots, gather, inline, kernel, outer, place, take
 from ._numba_vectors import (
     get,
     half,
@@ -24,11 +25,12 @@ from ._numba_vectors import (
     zeros_line,
 )
 
-LOT = 64
-"""Rows that a thread takes at a time: what `_take` counts by."""
+MADE_OF = "0a392b586fcd"
+"""Of the files that this one imports for its loops: Numba keeps what it compiled until this file
+changes, and theirs is compiled into it. A test says what has to stand here."""
 
 
-@_inline
+@inline
 def _dot(a, i, b, j, size):
     """a[i:] times b[j:], [size]."""
     lanes, few, x = line(a), half(a), 0
@@ -46,77 +48,77 @@ def _dot(a, i, b, j, size):
     return total
 
 
-@_kernel
+@kernel
 def multiply_rows(worker, counter, width, rowptr, col, weight, dense, out, totals):
     """out = A dense, [N, width]."""
     nodes = len(rowptr) - 1
-    first = _take(counter)
+    first = take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
-            _gather(rowptr, col, weight, dense, row, width, out, row * width, totals, worker)
-        first = _take(counter)
+            gather(rowptr, col, weight, dense, row, width, out, row * width, totals, worker)
+        first = take(counter)
 
 
-@_kernel
+@kernel
 def walk_and_read_out(
     worker, counter, shape, rowptr, col, weight, old, new, totals, query, readout
 ):
     """new = A old, readout = q new."""
     nodes, total = len(rowptr) - 1, shape[0] * shape[1] * shape[2]
-    first = _take(counter)
+    first = take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
-            _gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
-            _read(shape, query, new, row, row, readout)
-        first = _take(counter)
+            gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
+            read(shape, query, new, row, row, readout)
+        first = take(counter)
 
 
-@_inline
+@inline
 def _add_products(rowptr, col, old, state, row, width, products):
     """products += <old[column], state[row]> of the edges of a row."""
     for edge in range(np.int64(get(rowptr, row)), np.int64(get(rowptr, row + 1))):
-        product = _dot(old, _place(col, edge, width), state, row * width, width)
+        product = _dot(old, place(col, edge, width), state, row * width, width)
         store(products, edge, get(products, edge) + product)
 
 
-@_inline
+@inline
 def _add_ends(shape, row, add, new, state, query, grad_readout, grad_query):
     """new (+)= q (x) dR, grad_query += state dR, of one row."""
     heads, width, size = shape
     for at in range(row * heads, (row + 1) * heads):
         q, r, s = at * size, at * width, at * width * size
-        _outer(grad_readout, r, query, q, width, size, add, new, s)
-        _combine(grad_readout, r, state, s, width, size, grad_query, q)
+        outer(grad_readout, r, query, q, width, size, add, new, s)
+        combine(grad_readout, r, state, s, width, size, grad_query, q)
 
 
-@_kernel
+@kernel
 def turn_back(worker, counter, shape, rowptr, col, new, state, query, grad_readout, grad_query):
     """new = q (x) dR, grad_query += state dR."""
     nodes = len(rowptr) - 1
-    first = _take(counter)
+    first = take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             _add_ends(shape, row, False, new, state, query, grad_readout, grad_query)
-        first = _take(counter)
+        first = take(counter)
 
 
-@_kernel
+@kernel
 def walk_back_along(
     worker, counter, shape, rowptr, col, weight, old, new, totals,
     state, products, query, grad_readout, grad_query,
 ):  # fmt: skip
     """new = A^T old + q (x) dR, products += <old[column], state[row]>, grad_query += state dR."""
     nodes, total = len(rowptr) - 1, shape[0] * shape[1] * shape[2]
-    first = _take(counter)
+    first = take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             _add_products(rowptr, col, old, state, row, total, products)
-            _gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
+            gather(rowptr, col, weight, old, row, total, new, row * total, totals, worker)
             _add_ends(shape, row, True, new, state, query, grad_readout, grad_query)
-        first = _take(counter)
+        first = take(counter)
 
 
-@_kernel
+@kernel
 def walk_home_along(
     worker, counter, shape, rowptr, col, weight, old, lanes, totals,
     state, products, key, ones, grad_key, grad_ones,
@@ -125,19 +127,19 @@ def walk_home_along(
     of it; and products += <old[column], state[row]>."""
     heads, width, size = shape
     nodes, total = len(rowptr) - 1, heads * width * size
-    first = _take(counter)
+    first = take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             _add_products(rowptr, col, old, state, row, total, products)
-            _gather(rowptr, col, weight, old, row, total, lanes, worker * total, totals, worker)
+            gather(rowptr, col, weight, old, row, total, lanes, worker * total, totals, worker)
             for h in range(heads):
                 at, s = row * heads + h, (worker * heads + h) * width * size
-                _combine(ones, at * width, lanes, s, width, size, grad_key, at * size)
-                _dots(key, at * size, lanes, s, width, size, grad_ones, at * width)
-        first = _take(counter)
+                combine(ones, at * width, lanes, s, width, size, grad_key, at * size)
+                dots(key, at * size, lanes, s, width, size, grad_ones, at * width)
+        first = take(counter)
 
 
-@_kernel
+@kernel
 def sum_along_edges(
     worker, counter, shape, rowptr, col, weight, left, right, dense, products, weighted, out, totals
 ):
@@ -146,12 +148,12 @@ def sum_along_edges(
     `shape` is the width of left and right, and that of dense and out.
     """
     (width, wide), nodes = shape, len(rowptr) - 1
-    first = _take(counter)
+    first = take(counter)
     while first < nodes:
         for row in range(first, min(first + LOT, nodes)):
             for edge in range(np.int64(get(rowptr, row)), np.int64(get(rowptr, row + 1))):
-                product = _dot(left, row * width, right, _place(col, edge, width), width)
+                product = _dot(left, row * width, right, place(col, edge, width), width)
                 store(products, edge, product)
                 store(weighted, edge, get(weight, edge) * product)
-            _gather(rowptr, col, weighted, dense, row, wide, out, row * wide, totals, worker)
-        first = _take(counter)
+            gather(rowptr, col, weighted, dense, row, wide, out, row * wide, totals, worker)
+        first = take(counter)

@@ -18,8 +18,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ._numba_kernels import LOT, _take
+from ._numba_rows import LOT, take
 from ._numba_vectors import get, prefetch, store
+
+MADE_OF = "f76ceda2eb0f"
+"""Of the files that this one imports for its loops: Numba keeps what it compiled until this file
+changes, and theirs is compiled into it. A test says what has to stand here."""
 
 # No fastmath: entries are to have the bits that torch gives them. And nobody counts who holds the
 # arrays: nothing is made in here, and counting took ten times as long as all else.
@@ -109,7 +113,7 @@ def plan(worker, counter, edges, nodes, added, has_loops, fanout, again, rows, r
     """What there is of each row, and how many slots it takes: room [m]."""
     rowptr, col = edges[0], edges[1]
     start, degree, loop_at, loops, _ = rows
-    first = _take(counter)
+    first = take(counter)
     while first < len(nodes):
         last = min(first + LOT, len(nodes))
         for row in range(first, last):
@@ -133,7 +137,7 @@ def plan(worker, counter, edges, nodes, added, has_loops, fanout, again, rows, r
                 taken = fanout
             own = np.int64(get(added, node)) if len(added) else 0
             store(room, row, taken + end - begin + own)
-        first = _take(counter)
+        first = take(counter)
 
 
 @_kernel
@@ -144,7 +148,7 @@ def draw(worker, counter, edges, nodes, added, how, rows, targets, found, length
     edge lies somewhere else in memory, and so does its sender.
     """
     slots = rows[4]
-    first = _take(counter)
+    first = take(counter)
     while first < len(nodes):
         last = min(first + LOT, len(nodes))
         for row in range(first, last):
@@ -160,7 +164,7 @@ def draw(worker, counter, edges, nodes, added, how, rows, targets, found, length
                 prefetch(edges[4], sender)
         for row in range(first, last):
             _weigh(edges, get(nodes, row), added, how, rows, found, length, row)
-        first = _take(counter)
+        first = take(counter)
 
 
 @_inline
@@ -286,7 +290,7 @@ def _choose_many(stream, count, fanout, numbers, slot):
 def add_blocks(worker, counter, edges, sums):
     """The entries' sizes of every BLOCK edges, added up, if all of them are of one long row."""
     rowptr, col = edges[0], edges[1]
-    first = _take(counter)
+    first = take(counter)
     while first < len(sums):
         for block in range(first, min(first + LOT, len(sums))):
             low = block * BLOCK
@@ -298,7 +302,7 @@ def add_blocks(worker, counter, edges, sums):
                     if col[at] != node:
                         total += abs(_entry(edges, node, at))
             sums[block] = total
-        first = _take(counter)
+        first = take(counter)
 
 
 @_inline
@@ -393,7 +397,7 @@ def number(slots, length, senders, place, known, keys, new):
 @_kernel
 def arrange(worker, counter, slots, length, starts, keys, found, out):
     """Rows one after the other, sorted by their keys: senders, places of edges, entries."""
-    first = _take(counter)
+    first = take(counter)
     while first < len(length):
         for row in range(first, min(first + LOT, len(length))):
             low, to, count = np.int64(get(slots, row)), get(starts, row), get(length, row)
@@ -406,7 +410,7 @@ def arrange(worker, counter, slots, length, starts, keys, found, out):
                 store(out[0], to + rank, np.int32(key >> 32))
                 store(out[1], to + rank, get(found[0], slot))
                 store(out[2], to + rank, get(found[2], slot))
-        first = _take(counter)
+        first = take(counter)
 
 
 @_inline

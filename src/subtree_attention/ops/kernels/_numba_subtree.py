@@ -20,6 +20,10 @@ from numba import njit
 
 from ._numba_vectors import get, prefetch, store
 
+MADE_OF = "567a8a23e38f"
+"""Of the files that this one imports for its loops: Numba keeps what it compiled until this file
+changes, and theirs is compiled into it. A test says what has to stand here."""
+
 _HOW = {
     "fastmath": {"contract", "reassoc", "nsz"},
     "error_model": "numpy",

@@ -5,9 +5,6 @@
 The inner axes of a state are short (8 or 16 key channels), too short for what a compiler makes of
 a loop of unknown length. Here the width is known: half a cache line, 8 floats or 4 doubles, or a
 whole one. LLVM turns these into whatever vectors the processor has.
-
-Numba keeps a compiled kernel on disk until the file changes in which that kernel stands. Who changes
-something in here touches those files, too.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def hop(graph: InEdges, nodes: Tensor, draw: Draw, place: Tensor, known: int) ->
 
 def _run(kernel: Any, rows: int, *arguments: Any) -> int:
     """Run a kernel over so many rows, on as many threads as they are worth, and say how many."""
-    from ._numba_kernels import LOT
+    from ._numba_rows import LOT
 
     threads = min(torch.get_num_threads(), -(-rows // LOT)) or 1
     workers.run(kernel, threads, np.zeros(1, np.int64), *arguments)
