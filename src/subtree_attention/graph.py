@@ -282,7 +282,7 @@ class Graph:
         """
         if self._order is None:
             return torch.arange(self.num_edges, device=self.device)
-        return self._order.long().clamp_(max=self._given)
+        return self._order.long().clamp(max=self._given)
 
     @property
     def rowptrs(self) -> tuple[Tensor, Tensor]:

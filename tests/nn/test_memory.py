@@ -1,5 +1,6 @@
 """A budget of memory: the same numbers whatever the budget, what is planned, what is refused."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from subtree_attention import STAGNN, Graph, STAConv, STAFormer
 from subtree_attention.nn import Linear, memory, set_memory
 from subtree_attention.nn.memory import Call, Way
+from subtree_attention.nn.models import keeping_to
 from subtree_attention.ops import backends, walk
 from tests.ops.cases import FLOAT64_ERROR, random_edges
 
@@ -247,3 +249,59 @@ def test_without_gradients_heads_are_mixed_some_at_a_time(bias):
     assert layer.head_mix.comes_apart
     layer.head_mix.register_forward_hook(lambda *given: None)
     assert not layer.head_mix.comes_apart  # whoever listens is to hear of it
+
+
+def test_an_attend_or_project_of_somebodys_own_is_called_whatever_the_budget() -> None:
+    class Nothing(STAConv):
+        def attend(self, *given: Any, **more: Any) -> Tensor:
+            return 0 * super().attend(*given, **more)
+
+    torch.manual_seed(0)
+    model, given = Nothing(64, 64, hops=3, heads=4, bias=False), call()
+    with pytest.raises(ValueError, match=r"is the least that would") as refused:
+        memory.make(model, given, "100MB")
+    least = int(re.findall(r"\((\d+) bytes\)", str(refused.value))[0])
+    assert not memory.make(model, given, least).ways[0].again
+    assert memory.make(STAConv(64, 64, hops=3, heads=4), given, least - 10**6).ways[0].again
+
+
+def test_low_precision_counts_as_what_the_operator_computes_in() -> None:
+    x, model = torch.randn(NODES, 6), STAConv(6, 8, hops=3, heads=4)
+    wanted = Call.of(x, graph(), model)
+    assert Call.of(x.bfloat16(), graph(), model.bfloat16()) == wanted
+    model.requires_grad_(False)
+    assert not Call.of(x, graph(), model).training
+    assert Call.of(x.requires_grad_(), graph(), model).training
+
+
+def test_global_attention_within_graphs_is_counted() -> None:
+    model = STAConv(64, 64, hops=3, heads=4, global_attention=True)
+    states = 100_000 * 4 * 16 * 17 * 4  # nodes, heads, d, c + 1, bytes
+    for training in (True, False):
+        given = call(training=training)
+        more = memory.count(model, given._replace(batched=True)) - memory.count(model, given)
+        assert more >= 2 * states
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"return_attention_weights": True}, "attention weights along edges"),
+        ({"edge_weight": torch.ones(30, requires_grad=True)}, "weights of edges that learn"),
+    ],
+)
+def test_what_is_not_counted_is_refused(more: dict[str, Any], words: str) -> None:
+    model = STAConv(6, 8, hops=2, heads=2, memory="1GB")
+    with pytest.raises(ValueError, match=f"memory= does not count {words}"):
+        model(torch.randn(9, 6), torch.randint(9, (2, 30)), **more)
+
+
+def test_a_budget_for_a_while_leaves_all_as_it_was() -> None:
+    model, bounded = STAGNN(6, 8, 3, memory="1GB"), memory.POOL.bounded
+    own = model.budget
+    with keeping_to(model, "2GB"):
+        assert model.budget is not own
+        model(torch.randn(NODES, 6), graph())
+        assert memory.POOL.bounded is not None
+    assert model.budget is own
+    assert memory.POOL.bounded == bounded

@@ -85,3 +85,10 @@ def test_an_encoder_gets_what_is_given_along_with_the_edges() -> None:
     nodes = encoder(x, EDGES, along["edge_weight"], BATCH, 5, edge_attr).relu()
     torch.testing.assert_close(found, model.decided(nodes, BATCH, 5))
     assert not torch.equal(found, model(x, EDGES, BATCH, 5, edge_attr=edge_attr))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_many_nodes_in_few_digits(dtype: torch.dtype) -> None:
+    """bfloat16 counts up to 256, float16 to 2,048: sums are in float32."""
+    pooled = pool(torch.ones(5000, 1, dtype=dtype), torch.zeros(5000).long(), "all")
+    torch.testing.assert_close(pooled, torch.tensor([[1.0, 5000.0, 1.0]]).to(dtype))

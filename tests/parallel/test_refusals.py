@@ -132,3 +132,21 @@ def test_dropout_as_a_module():
     x = torch.ones(3, 4)
     assert Dropout(0.5).eval()(x) is x
     assert not dist.is_initialized()
+
+
+def test_a_part_is_not_asked_about_the_whole_graph(part):
+    for ask in (
+        lambda: part.without([0]),
+        lambda: part.has_edge(0, 1),
+        lambda: part.is_symmetric,
+        lambda: part.subgraph(torch.arange(3)),
+        lambda: part.dense(),
+    ):
+        with pytest.raises(NotImplementedError, match="needs the whole graph on one rank"):
+            ask()
+
+
+def test_edges_of_a_part_do_not_learn():
+    edges, weight = torch.randint(9, (2, 30)), torch.ones(30, requires_grad=True)
+    with pytest.raises(ValueError, match="weights"):
+        PartGraph.from_edges(edges, Partition.blocks(9, 1), ALONE, weight)

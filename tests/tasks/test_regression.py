@@ -106,6 +106,7 @@ def test_the_farthest_off_is_the_worst() -> None:
             Y * 1e200,
             "too large to be squared: write them in a larger unit, or use log_target",
         ),
+        ({"metric": "mae"}, Y * 1e-200, "so close together that their variance is 0"),
         ({"metric": "r2"}, torch.cat([Y[:3], torch.ones(4)]), "all validation nodes have .* 1"),
     ],
 )

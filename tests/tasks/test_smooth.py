@@ -135,3 +135,11 @@ def test_labels_of_other_nodes_are_not_seen():
         other[node] = 1 - other[node]
         again = Spreading(logits, torch.where(split.train, other, -1), graph).added(how)
         assert torch.equal(again, added)
+
+
+def test_classes_that_are_out_of_the_question_have_finite_logits():
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    logits = torch.tensor([[1000.0, 0.0], [900.0, 0.0], [800.0, 0.0]])
+    spreading = Spreading(logits, torch.tensor([0, -1, 0]), Graph(edges, 3, transition="mean"))
+    for how in (Correction(), Correction(0.6, 1.0), Correction(0, 0, 0.6)):
+        assert spreading.added(how).isfinite().all()

@@ -99,6 +99,30 @@ def test_the_loss_of_some_units_is_that_of_a_mask_of_them(
     torch.testing.assert_close(some, whole)
 
 
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("classification", {}),
+        ("classification", {"class_weights": "balanced"}),
+        ("multilabel", {}),
+        ("regression", {}),
+    ],
+)
+def test_shares_of_a_batch_add_up_to_its_loss(kind: str, changes: dict[str, Any]) -> None:
+    task, y = task_of(Config.of("mine", task=kind, **changes).task), target_of(kind, 40)
+    if kind == "multilabel":
+        y[torch.arange(40) % 3 == 0, :2] = torch.nan
+    train, columns = torch.arange(40) < 31, 1 if kind == "regression" else 3
+    on, counts = (of(y, train, columns) for of in (task.loss_of_some, task.counts))
+    outputs, rows = torch.randn(40, columns), train.nonzero().flatten()
+    shares = [
+        on(outputs[own], own) * counts[own].sum() / counts[rows].sum()
+        for own in rows.tensor_split(4)
+    ]
+    whole = on(outputs[rows], rows)
+    torch.testing.assert_close(sum(shares), whole, check_dtype=False)
+
+
 def test_scales_and_weights_of_a_loss_are_those_of_all_training_units() -> None:
     y, train = torch.tensor([0, 0, 0, 1]), torch.ones(4, dtype=torch.bool)
     task = task_of(Config.of("mine", class_weights="balanced").task)
@@ -138,8 +162,9 @@ def test_ranks_share_a_batch(data: Dataset) -> None:
     shares = []
     for rank in range(3):
         found: Batches = batches.batches_of(*_given(material, nodes), Ranks(None, rank, 3))
-        sampled, own, of = found.sample(1)
-        assert of == len(whole) == 101
+        sampled, own, of_all = found.sample(1)
+        assert torch.equal(of_all, whole)
+        assert len(whole) == 101
         assert torch.equal(sampled.n_id[: len(own)], own)
         shares.append(own)
     assert torch.equal(torch.cat(shares), whole)

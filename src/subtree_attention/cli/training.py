@@ -335,7 +335,7 @@ def _train_on_ranks(
         own = {name: value for name, value in tables.items() if name != "portfolio"}
         _refuse_missing(own, settings)
         _refuse_settings(settings)
-        if ranks.in_parts(own) and not job.shares_batches:
+        if ranks.in_parts(own) and job.shares_nodes:
             return *ranks.read_pieces(job, settings, **_columns(own)), out
         return *_own_graph(settings, **sta.with_queries(own)), out
 

@@ -214,7 +214,9 @@ class STAConv(nn.Module):
         if graph.shared is not None:
             self._check_part(batch, return_attention_weights)
         if self.budget is not None:
-            self.budget.settle(self, x, graph)
+            self.budget.settle(self, x, graph, batch is not None)
+        if self.way is not None:
+            memory_of.refuse(along_edges=bool(return_attention_weights), entries=entries)
         plain = entries is None and self.beside is None and not return_attention_weights
         plain = plain and graph.shared is None
         if self.way is not None and self.way.again and isinstance(x, Tensor) and plain:
@@ -282,6 +284,12 @@ class STAConv(nn.Module):
         """Whether hop weights are the aggregation's times the gate: then a kernel may gate them."""
         own = type(self).hop_weights is STAConv.hop_weights and "hop_weights" not in vars(self)
         return own and "hop_weights" not in vars(self.aggregation)
+
+    def attends_as_usual(self) -> bool:
+        """Whether :meth:`project` and :meth:`attend` are nobody's own: then heads may be computed
+        some at a time."""
+        own = type(self).project is STAConv.project and type(self).attend is STAConv.attend
+        return own and not {"project", "attend"} & vars(self).keys()
 
     def project(self, x: Features) -> list[Tensor]:
         """Queries and keys [N, H, d], before the feature map, and values [N, H, c]."""

@@ -139,7 +139,8 @@ class STAFormer(nn.Module):
         along = edge_weight, batch, batch_size, edge_attr
         if self.budget is not None:
             x, conv = as_features(x), self.blocks[0].conv
-            self.budget.settle(self, x, conv.as_graph(edge_index, edge_weight, x))
+            graph = conv.as_graph(edge_index, edge_weight, x)
+            self.budget.settle(self, x, graph, batch is not None)
         return self.through(self.inputs(x), edge_index, *along)
 
     def memory_plan(self, x: Features, edge_index: Any) -> memory_of.Plan:

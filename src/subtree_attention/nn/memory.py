@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +40,8 @@ OF_OUTPUTS = 5
 """How often the outputs are there at a time: their loss, and gradients of both."""
 SHARE_OF_FREE = 0.8
 """Of "free": other programs need memory too."""
+MOST_PLANS = 1024
+"""Plans that a budget remembers."""
 
 
 class Way(NamedTuple):
@@ -67,12 +70,17 @@ class Call(NamedTuple):
     training: bool
     dense: bool
     """Whether the features are."""
+    batched: bool = False
+    """Whether it is of many graphs, each of which global attention keeps to itself."""
 
     @staticmethod
-    def of(x: Any, graph: Graph, model: nn.Module) -> Call:
-        learns = torch.is_grad_enabled() and any(p.requires_grad for p in model.parameters())
-        dtype = next(model.parameters()).dtype
-        return Call(x.size(0), graph.num_edges, graph.device, dtype, learns, isinstance(x, Tensor))
+    def of(x: Any, graph: Graph, model: nn.Module, batched: bool = False) -> Call:
+        dense = isinstance(x, Tensor)
+        learns = any(p.requires_grad for p in model.parameters()) or (dense and x.requires_grad)
+        # The operator computes in float32 at least.
+        dtype = torch.promote_types(next(model.parameters()).dtype, torch.float32)
+        sizes = x.size(0), graph.num_edges, graph.device, dtype
+        return Call(*sizes, torch.is_grad_enabled() and learns, dense, batched)
 
 
 class Plan(NamedTuple):
@@ -149,6 +157,9 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     out = column * way.heads * layer.value_channels * levels
     heads = column * layer.heads * layer.aggregation.width
     beside = 0 if layer.beside is None else given + 2 * heads
+    # Global attention within the graphs of a batch: what nodes bring, and what they find.
+    state = sizes.channels * sizes.columns * way.heads * column
+    states = state if call.batched and layer.beside is not None else 0
     result = column * layer.out_channels
     temporary = column * way.heads * sizes.channels
     forward = given + mapped + temporary + walked.kept + walked.forward + out
@@ -157,7 +168,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     if not call.training:
         mix = 2 * result if apart else 2 * heads + 2 * result
         numbers = groups * walked.numbers / walked.walks
-        return _Bytes(0, forward + beside, mix, 0, numbers, walked.rooms)
+        return _Bytes(0, forward + beside + 3 * states, mix, 0, numbers, walked.rooms)
     of_x = 2 * column * layer.lin_query.in_channels  # gradients of x, one added to another
     grads = max(mapped + walked.backward, mapped + given + of_x)  # first of the walk, then of x
     kept = 0 if way.again else mapped + walked.kept
@@ -167,6 +178,8 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
         numbers += numbers / walked.walks
         backward = max(backward, forward + heads)
     mix = kept + 3 * heads + 2 * result
+    beside += 2 * states
+    forward, backward = forward + 2 * states, backward + 3 * states
     return _Bytes(kept + beside, forward, mix, backward, numbers, walked.rooms)
 
 
@@ -256,7 +269,7 @@ def _comes_apart(layer: STAConv) -> bool:
         layer.aggregation.hop_weights() is not None
         and layer.beside is None
         and all(map(is_plain, lins))
-        and not {"project", "attend"} & vars(layer).keys()
+        and layer.attends_as_usual()
     )
 
 
@@ -329,15 +342,17 @@ class Budget:
         self.memory = memory
         self.plans: dict[Call, Plan] = {}
 
-    def settle(self, model: nn.Module, x: Any, graph: Graph) -> Plan:
+    def settle(self, model: nn.Module, x: Any, graph: Graph, batched: bool = False) -> Plan:
         """Let the layers of a model go ways that keep to the budget, in a call with this x."""
         if isinstance(x, Tensor) and ops.is_watched(x):
             raise ValueError(
                 "memory= plans calls one by one, not what is compiled, exported or transformed: "
                 "there, bound states by state_bytes instead"
             )
-        call = Call.of(x, graph, model)
+        call = Call.of(x, graph, model, batched)
         if call not in self.plans:
+            if len(self.plans) == MOST_PLANS:  # of batches, each of a size of its own
+                self.plans.clear()
             self.plans[call] = make(model, call, self.memory)
         plan = self.plans[call]
         for layer, way in zip(_layers(model), plan.ways, strict=True):
@@ -354,6 +369,16 @@ def _give_back() -> None:
     to 32 MiB between others; other libraries decide for themselves."""
     if sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt"):
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, BLOCK_BYTES)
+
+
+@contextmanager
+def as_before() -> Iterator[None]:
+    """What kernels on a CPU hold for their next call has the bound of before, afterwards."""
+    bounded = POOL.bounded
+    try:
+        yield
+    finally:
+        POOL.bounded = bounded
 
 
 def plan(model: Any, x: Any, graph: Graph) -> Plan:
@@ -373,6 +398,14 @@ def check(memory: Any, feature_map: Any, edge_dim: int | None) -> Budget | None:
     if edge_dim is not None:
         raise ValueError("memory= does not count gates of edges: bound states by state_bytes")
     return Budget(given)
+
+
+def refuse(along_edges: bool, entries: Tensor | None) -> None:
+    """Refuse in a call what a budget does not count."""
+    what = "attention weights along edges" if along_edges else ""
+    what = what or ("weights of edges that learn" if entries is not None else "")
+    if what:
+        raise ValueError(f"memory= does not count {what}: bound states by state_bytes instead")
 
 
 def mixed_apart(layer: STAConv, x: Tensor, graph: Graph, way: Way) -> Tensor:

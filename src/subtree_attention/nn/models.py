@@ -126,7 +126,8 @@ class STAGNN(nn.Module):
         more = {"batch_size": batch_size, "edge_attr": edge_attr}
         if self.budget is not None:
             x = as_features(x)
-            self.budget.settle(self, x, self.conv.as_graph(edge_index, edge_weight, x))
+            graph = self.conv.as_graph(edge_index, edge_weight, x)
+            self.budget.settle(self, x, graph, batch is not None)
         hidden = self.hidden(x, edge_index, edge_weight)
         return self.conv(hidden, edge_index, edge_weight, batch, **more)
 
@@ -208,14 +209,16 @@ def keeping_to(model: nn.Module, memory: str | int | None) -> Iterator[None]:
     if memory is None:
         yield
         return
-    layers = [module for module in model.modules() if isinstance(module, STAConv)]
-    ways = [layer.way for layer in layers]
+    kept: Any = [(part, part.budget) for part in model.modules() if hasattr(part, "budget")]
+    ways = [(part, part.way) for part in model.modules() if isinstance(part, STAConv)]
     set_memory(model, memory)
     try:
-        yield
+        with memory_of.as_before():
+            yield
     finally:
-        set_memory(model, None)
-        for layer, way in zip(layers, ways, strict=True):
+        for part, its_budget in kept:
+            part.budget = its_budget
+        for layer, way in ways:
             layer.way = way
 
 

@@ -52,9 +52,10 @@ def pool(
         x = x[order]
     ends = torch.searchsorted(batch, torch.arange(graphs + 1, device=batch.device))
     there = ends.diff()[:, None] > 0
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # bfloat16 counts up to 256
     # `unsafe` leaves out checks for which the host would wait.
-    parts = [torch.segment_reduce(x, kind, offsets=ends, axis=0, unsafe=True) for kind in kinds]
-    return torch.cat([torch.where(there, part, 0) for part in parts], 1)
+    parts = [torch.segment_reduce(wide, kind, offsets=ends, axis=0, unsafe=True) for kind in kinds]
+    return torch.cat([torch.where(there, part, 0) for part in parts], 1).to(x.dtype)
 
 
 class GraphNetwork(nn.Module):

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from .. import _check
-from ..adjacency import check_ends, check_extremes, from_edge_index, weight_extremes
+from ..adjacency import (
+    check_constant,
+    check_ends,
+    check_extremes,
+    from_edge_index,
+    weight_extremes,
+)
 from ..compressed import Pattern, index_dtype, row_pointers
 from ..graph import Graph, as_device
 from ..transition import TRANSITIONS, Scales, scales_of
@@ -138,7 +144,7 @@ class PartGraph(Graph):
         _check.flag("self_loops", self_loops)
         _check.kind("partition", partition, Partition, "a Partition")
         found = as_mesh(mesh, partition.parts)
-        ends, weight, _ = from_edge_index(edge_index, edge_weight)
+        ends, weight = _read_together(found, edge_index, edge_weight)
         if not found.nodes.alone:
             ends = ends.to(found.nodes.device(ends.device))
             weight = None if weight is None else weight.to(ends.device)
@@ -243,6 +249,16 @@ class PartGraph(Graph):
     def subgraph(self, nodes: Tensor) -> Graph:
         raise _whole_graph_only("a subgraph")
 
+    def without(self, *_: Any, **__: Any) -> Graph:
+        raise _whole_graph_only("leaving out nodes and edges")
+
+    def has_edge(self, *_: Any) -> bool:
+        raise _whole_graph_only("looking for an edge")
+
+    @property
+    def is_symmetric(self) -> bool:
+        raise _whole_graph_only("whether edges lead both ways")
+
     def entries(
         self, dtype: torch.dtype = torch.float32, edge_weight: Tensor | None = None
     ) -> Tensor:
@@ -273,6 +289,25 @@ def _check_nodes(partition: Partition, num_nodes: int) -> None:
         raise ValueError(
             f"the partition is one of {partition.num_nodes} nodes, but the graph has {num_nodes}"
         )
+
+
+def _read_together(
+    mesh: Mesh, edge_index: Tensor, edge_weight: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """The edges that this rank brings; what is none is refused on all ranks."""
+    failure, ends, weight = None, torch.empty(2, 0, dtype=torch.long), None
+    try:
+        ends, weight, _ = from_edge_index(edge_index, edge_weight)
+        check_constant(weight)
+    except (TypeError, ValueError) as error:
+        failure = error
+    refused = mesh.nodes.gathered(torch.tensor([int(failure is not None)])).flatten()
+    if failure is not None:
+        raise failure
+    if bool(refused.any()):
+        ranks = refused.nonzero().flatten().tolist()
+        raise ValueError(f"ranks {ranks} bring what are no edges: they say why")
+    return ends, weight
 
 
 def _check_together(

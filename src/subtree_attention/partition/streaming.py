@@ -109,14 +109,15 @@ def _placed(blocks: Blocks, cluster: Tensor, parts: int, room: int) -> Tensor:
     rank = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)))
     cluster, sizes = rank[cluster], sizes[order]
     most = min(len(sizes), DENSE)
-    between = torch.zeros(most * most)
+    between = torch.zeros(most * most, dtype=torch.float64)
     for source, target in _linked(blocks, cluster):
         dense = (source < most) & (target < most)
         pairs = source[dense] * most + target[dense]
         between += torch.bincount(pairs, minlength=most * most)
     between = between.view(most, most)
     part = torch.full((len(sizes),), -1)
-    load, linked = torch.zeros(parts), torch.zeros(most, parts)
+    load = torch.zeros(parts, dtype=torch.float64)  # float32 counts up to 2^24
+    linked = torch.zeros(most, parts, dtype=torch.float64)
     for one in range(most):
         free = load + sizes[one] <= room
         if bool(free.any()):

@@ -118,6 +118,11 @@ class Classification(Tempered):
     def loss_of_some(self, target: Tensor, mask: Tensor, outputs: int) -> LossOfSome:
         return of_some(self._made(target, mask, outputs), target)
 
+    def counts(self, target: Tensor, mask: Tensor, outputs: int) -> Tensor:
+        if not self.weighs:
+            return super().counts(target, mask, outputs)
+        return balanced(target, mask, outputs)[target.clamp(min=0)]
+
     def _loss(self, target: Tensor, mask: Tensor, outputs: int) -> Callable[[Tensor], Loss]:
         """The loss on the units of any mask [U], which is a part of the training units in `mask`;
         classes have the weights that these give them."""

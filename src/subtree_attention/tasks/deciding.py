@@ -192,16 +192,21 @@ def apply(answers: Any, found: Mapping[str, Any]) -> Any:
     return answers
 
 
+def check_validation(split: Split) -> None:
+    """Refuse to find on validation units what has none."""
+    if not bool(split.val.any()):
+        raise ValueError(
+            "there is no validation unit to find it on: ask the run itself, then other graphs"
+        )
+
+
 def decide(
     asked: Asked, answers: Any, found: Mapping[str, Any], split: Split
 ) -> tuple[dict[str, Any], Decided]:
     """What makes the answers that were asked for, in `found`, and what that does: of answers by
     names as they are unasked."""
     val, test = (mask.cpu().numpy() for mask in (split.val, split.test))
-    if not val.any():
-        raise ValueError(
-            "there is no validation unit to find it on: ask the run itself, then other graphs"
-        )
+    check_validation(split)
     if asked.threshold:
         classes = isinstance(answers, OfClasses)
         chosen = found.get("positive", 1)

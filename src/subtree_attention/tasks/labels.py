@@ -52,6 +52,10 @@ class MultiLabel(Tempered):
     def loss_of_some(self, target: Tensor, mask: Tensor, outputs: int) -> LossOfSome:
         return of_some(label_binary, target)
 
+    def counts(self, target: Tensor, mask: Tensor, outputs: int) -> Tensor:
+        """As many as the labels of a unit that are known."""
+        return (~target.isnan()).sum(1)
+
     def probabilities(self, logits: np.ndarray, found: Mapping[str, Any]) -> np.ndarray:
         return expit(self.calibrated(logits, found))
 

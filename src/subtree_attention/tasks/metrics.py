@@ -100,11 +100,26 @@ def _one_against_the_rest(
         chosen = torch.arange(logits.size(-1), device=logits.device)
         if len(chosen) == 2:
             chosen = chosen[1:] if positive is None else positive
-        ranks = torch.softmax(logits.double(), -1)[:, chosen].t().contiguous()  # [C, U]
+        ranks = log_odds(logits)[:, chosen].t().contiguous()  # [C, U]
         truth = labels == chosen[:, None]
         return of(ranks, masks[:, None] & truth, masks[:, None] & ~truth).nanmean(-1)
 
     return score
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """The logarithm of p / (1 - p) of each class by itself, [U, C] -> [U, C], in float64.
+
+    It ranks as probabilities do, but these are 1, and so tied, from a logit of 37 on.
+    """
+    logits = logits.double()
+    best, at = logits.max(-1, keepdim=True)
+    # In an order that does not hang on that of the classes: what is tied stays so, to the bit.
+    behind = logits - best
+    rest = behind.scatter(-1, at, -torch.inf)
+    ranked = rest.sort(-1).values
+    others = (ranked.exp().sum(-1, keepdim=True) - rest.exp()).log1p()
+    return behind - others.scatter(-1, at, ranked.logsumexp(-1, keepdim=True))
 
 
 def label_macro_f1(labels: Tensor, masks: Tensor) -> Score:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .calibration import calibration_error, decisions, softmax
-from .metrics import LABEL_METRICS, METRICS, Metric
+from .metrics import LABEL_METRICS, METRICS, Metric, log_odds
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,11 @@ def quality(
         roc_auc_score,
     )
 
-    probabilities = softmax(logits)
+    probabilities, ranks = softmax(logits), log_odds(torch.from_numpy(logits)).numpy()
     predicted = logits.argmax(1) if predicted is None else predicted
     classes = np.arange(logits.shape[1])
     asked = [
-        (labels == column, probabilities[:, column])
+        (labels == column, ranks[:, column])
         for column in ([positive] if len(classes) == 2 else classes)
         if 0 < (labels == column).sum() < len(labels)
     ]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .answers import OfNumbers
 from .calibration import LEVEL, Coverage, Intervals, conformal_rank
-from .deciding import Asked, refuse
+from .deciding import Asked, check_validation, refuse
 from .metrics import NUMBER_METRICS, Loss, LossOfSome, Score, distance, of_some
 from .quality import NumberQuality, all_scores
 from .task import Task, parts
@@ -69,7 +69,13 @@ class Regression(Task):
                     "there is nothing to tell apart"
                 )
 
-        if not bool(standard(target, split.train)[1].isfinite()):
+        scale = float(standard(target, split.train)[1])
+        if scale == 0:
+            raise ValueError(
+                "the numbers are so close together that their variance is 0: write them in a "
+                "smaller unit, or without what they have in common"
+            )
+        if not math.isfinite(scale):
             raise ValueError(
                 "the numbers are too large to be squared: write them in a larger unit, or use "
                 "log_target (--log-target)"
@@ -112,6 +118,7 @@ class Regression(Task):
         """Intervals of another level, which `calibration` tells of."""
         refuse(asked, self.kind, names)
         assert asked.coverage is not None
+        check_validation(split)
         errors = self._errors(outputs, target, found)[split.val.cpu().numpy()]
         width = half_width(errors, asked.coverage)
         return {**found, "half_width": width, "level": asked.coverage}, None

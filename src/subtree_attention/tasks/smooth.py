@@ -31,6 +31,8 @@ REACHES = (0.3, 0.6, 0.9)
 SCALES = (0.5, 1.0, 1.5)
 LEAST = 1e-3
 """No probability becomes smaller than so many times what it was."""
+LOWEST = -690.0
+"""No logarithm of a probability counts as smaller: beyond it float64 has no probabilities."""
 HALVES = 40
 """Random halves of the validation nodes, on which it is seen how much chance is in a gain."""
 
@@ -54,7 +56,8 @@ class Spreading:
     """
 
     def __init__(self, logits: Tensor, known: Tensor, graph: Graph) -> None:
-        self.graph, self.logs = graph, F.log_softmax(logits.double(), -1)
+        self.graph = graph
+        self.logs = F.log_softmax(logits.double(), -1).clamp(min=LOWEST)
         self.known = (known >= 0)[:, None]
         self.truth = F.one_hot(known.clamp(min=0), logits.size(-1)).double()
 

@@ -186,6 +186,13 @@ class Task:
         """
         raise NotImplementedError
 
+    def counts(self, target: Tensor, mask: Tensor, outputs: int) -> Tensor:
+        """How much each unit counts in the mean of the loss, [U]; arguments as in `loss_of_some`.
+
+        The mean over some of a batch's units is a share of the batch's by this.
+        """
+        return torch.ones(len(target), device=target.device)
+
     def scores(self, model: nn.Module, target: Tensor, split: Split) -> Score:
         """A function of the network's outputs: the metric on train, val and test units, [3]."""
         return self.metric.on(target, split)

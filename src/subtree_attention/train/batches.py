@@ -76,13 +76,13 @@ def refuse_settings(config: Config) -> None:
 
 class Step(NamedTuple):
     """What one step learns from: a sample and its features, which training nodes it is about (the
-    first of the sample), and of how many on all ranks."""
+    first of the sample), and those of all ranks."""
 
     number: int
     sampled: Sampled
     x: Features
     seeds: Tensor
-    of: int
+    of_all: Tensor
 
 
 class Batches:
@@ -123,12 +123,12 @@ class Batches:
             self._order = turn, self.nodes[torch.randperm(len(self.nodes), generator=generator)]
         return self._order[1][place * self.size : (place + 1) * self.size]
 
-    def sample(self, number: int) -> tuple[Sampled, Tensor, int]:
-        """What this rank samples for a step, its training nodes, and how many all ranks have."""
+    def sample(self, number: int) -> tuple[Sampled, Tensor, Tensor]:
+        """What this rank samples for a step, its training nodes, and those of all ranks."""
         whole = self.seeds(number)
         own = whole.tensor_split(self.ranks.size)[self.ranks.rank]
         key = key_of(self.seed, number, 1)
-        return sample(self.edges, own, self.num_neighbors, key=key, by=self.by), own, len(whole)
+        return sample(self.edges, own, self.num_neighbors, key=key, by=self.by), own, whole
 
 
 class BatchTrainer(Trainer):
@@ -191,6 +191,7 @@ class BatchTrainer(Trainer):
     # ------------------------------------------------------------------------------ one epoch
 
     def _loss(self, task: Any, y: Tensor, mask: Tensor, outputs: int) -> Any:
+        self.counts = task.counts(y, mask, outputs)
         return task.loss_of_some(y, mask, outputs)
 
     def _learn(self) -> None:
@@ -207,8 +208,8 @@ class BatchTrainer(Trainer):
 
     def prepared(self, number: int) -> Step:
         """A step, sampled: called in another thread while a step before it is learnt from."""
-        sampled, seeds, of = self.batches.sample(number)
-        return Step(number, sampled, self._rows(sampled.n_id), seeds, of)
+        sampled, seeds, of_all = self.batches.sample(number)
+        return Step(number, sampled, self._rows(sampled.n_id), seeds, of_all)
 
     def gradients(self, step: Step) -> Tensor:
         """Those of a step, and this rank's share of its loss."""
@@ -251,7 +252,9 @@ class BatchTrainer(Trainer):
         outputs = self.model(step.x, graph)[: len(nodes)]
         if not len(nodes):  # the others have what is left
             return outputs.sum()
-        return self.loss_of(outputs, nodes) * (len(nodes) / step.of)
+        own, all_of_them = (self.counts[n].sum() for n in (nodes, step.of_all.to(self.device)))
+        loss = self.loss_of(outputs, nodes)
+        return loss * (own / all_of_them).to(loss)
 
     def _scores(self) -> Tensor:
         """The first rank evaluates, and tells the others."""

@@ -192,7 +192,7 @@ def cost(
             held += 0 if inner else COPIES * FLOAT * rows * module.out_channels
             calls += 1
         elif isinstance(module, STAConv):
-            states = _states(module, nodes, config, device)
+            states = _states(module, nodes, edges, device)
             walked += states.numbers * (edges + OF_NODE * nodes) * module.hops * states.walks
             calls += 1
     held += OF_WEIGHTS * FLOAT * sum(parameter.numel() for parameter in network.parameters())
@@ -236,7 +236,8 @@ def _call(dataset: Dataset, config: Config, device: torch.device) -> memory_of.C
     """A step of training, for those who count bytes."""
     edges = dataset.num_edges + (dataset.num_nodes if config.walk["self_loops"] else 0)
     dense = not dataset.features.is_sparse_csr
-    return memory_of.Call(dataset.num_nodes, edges, device, torch.float32, True, dense)
+    batched = dataset.batch is not None
+    return memory_of.Call(dataset.num_nodes, edges, device, torch.float32, True, dense, batched)
 
 
 def resident(dataset: Dataset, config: Config, device: torch.device) -> int:
@@ -275,12 +276,12 @@ class _States(NamedTuple):
     walks: int  # over all hops, in an epoch
 
 
-def _states(conv: Any, nodes: int, config: Config, device: torch.device) -> _States:
+def _states(conv: Any, nodes: int, edges: int, device: torch.device) -> _States:
     """Of the walk of a layer: what its kernel keeps, by the kernel's own rule."""
     kernel = BACKENDS[choose(conv.backend, device, torch.float32)]
-    call = memory_of.Call(nodes, 0, device, torch.float32, True, True)
+    call = memory_of.Call(nodes, edges, device, torch.float32, True, True)
     sizes = memory_of.sizes_of(conv, call, conv.heads)
-    keep = walk.what_to_keep(kernel, sizes, 0, conv.state_bytes)
+    keep = walk.what_to_keep(kernel, sizes, edges, conv.state_bytes)
     again = keep != walk.STATES_TOO  # then the states walk a second time, for the queries
     return _States(sizes.heads * sizes.columns * sizes.channels, 4 if again else 3)
 

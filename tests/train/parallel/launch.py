@@ -15,14 +15,25 @@ SRC = Path(__file__).parents[3] / "src"
 SECONDS = 240
 
 
-def start(folder: Path, ranks: int, *words: str, restarts: int = 0) -> subprocess.Popen[str]:
+DIES = """
+import os, runpy, sys
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    os._exit(9)
+runpy.run_module("subtree_attention", run_name="__main__", alter_sys=True)
+"""
+"""A program whose first attempt ends before anything is done."""
+
+
+def start(
+    folder: Path, ranks: int, *words: str, restarts: int = 0, program: Path | None = None
+) -> subprocess.Popen[str]:
     """A job of `sta` with these words, in a folder; on a CPU unless they say where."""
     words = words if "--device=cuda" in words else (*words, "--device=cpu")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     how = [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
     environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     return subprocess.Popen(
-        [*launcher, *how, "-m", "subtree_attention", *words],
+        [*launcher, *how, *([program] if program else ["-m", "subtree_attention"]), *words],
         cwd=folder,
         env=environment,
         text=True,

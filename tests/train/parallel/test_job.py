@@ -6,7 +6,8 @@ import torch
 import subtree_attention as sta
 from subtree_attention.train.parallel import refuse_many, refuse_outside
 from subtree_attention.train.parallel.fit import refuse_settings
-from subtree_attention.train.parallel.job import _device_and_backend, shares
+from subtree_attention.train.parallel.job import _device_and_backend, _of_communication, shares
+from subtree_attention.train.run import Diverged, Epoch
 
 
 @pytest.mark.parametrize(
@@ -87,3 +88,10 @@ def test_what_needs_the_whole_graph(changes: dict[str, object], words: str) -> N
     with pytest.raises(ValueError, match=words):
         refuse_settings(sta.recipe("digits", **changes))
     refuse_settings(sta.recipe("digits"))
+
+
+def test_only_what_libraries_say_of_connections_is_taken_for_a_lost_rank() -> None:
+    assert _of_communication(RuntimeError("[gloo] Connection closed by peer"))
+    assert _of_communication(torch.distributed.DistNetworkError("timed out"))
+    assert not _of_communication(Diverged("run 0 on peers", Epoch(3, 1.0, 0.5, 0.5, 0.5)))
+    assert not _of_communication(RuntimeError("shapes cannot be multiplied"))

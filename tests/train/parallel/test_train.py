@@ -165,3 +165,33 @@ def test_what_ranks_cannot_share_is_said_once_and_nothing_is_written(tmp_path: P
     assert code != 0
     assert said.count("--show-labels needs the whole graph in one process") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_ranks_that_share_heads_all_read_tables_in_parts(tmp_path: Path) -> None:
+    pytest.importorskip("polars")
+    data = sta.planted(300, 1200, 3, 6, seed=1)
+    sta.datasets.write_tables(data, tmp_path / "tables", parts=2)
+    words = "--nodes", "tables/nodes", "--edges", "tables/edges", "--target", "class"
+    how = "--epochs=5", "--runs=1", "--hops=2", "--parallel", "heads", "--out", "out"
+    said = launch.run(tmp_path, 2, "train", *words, *how)
+    assert "2 ranks share heads and value columns" in said
+    assert sta.open(tmp_path / "out").dataset.num_nodes == 300  # of a graph that one process read
+
+
+def test_a_job_that_died_before_its_folder_was_there_begins_anew(tmp_path: Path) -> None:
+    """And does not take up a run of somebody else's that was not finished."""
+    other = tmp_path / "runs" / "digits-20200101-000000"
+    with pytest.raises(Stopped):
+        fit(sta.recipe("digits", epochs=7), other, device="cpu", stop=lambda: True)
+    assert not files.is_done(other / "run-0")
+    program = tmp_path / "dies.py"
+    program.write_text(launch.DIES)
+    words = *WORDS, "--epochs=5", "--parallel", "heads"
+    job = launch.start(tmp_path, 1, *words, restarts=1, program=program)
+    code, said = launch.ended(job)
+    assert code == 0, said
+    assert "(resumed)" not in said
+    made = [folder for folder in (tmp_path / "runs").iterdir() if folder != other]
+    assert len(made) == 1
+    assert files.read_config(made[0]).fit.epochs == 5
+    assert files.is_done(made[0] / "run-0")

@@ -49,12 +49,15 @@ PREDICTIONS = "predictions"
 
 
 class RankRun(SavingRun):
-    """A run that all ranks train together, and the first of them saves."""
+    """A run that all ranks train together, and the first of them saves.
+
+    With a piece of tables, of which no rank has all, each writes what the model says of its own.
+    """
 
     material: Any  # a RankMaterial
 
-    def __init__(self, job: Job, *given: Any) -> None:
-        self.job = job
+    def __init__(self, job: Job, piece: Piece | None, *given: Any) -> None:
+        self.job, self.piece = job, piece
         super().__init__(*given)
 
     def checkpoint(self) -> None:
@@ -66,6 +69,8 @@ class RankRun(SavingRun):
             super()._show()
 
     def _write(self, result: RunResult) -> None:
+        if self.piece is not None:  # first: nobody could ask for them when the run is done
+            self.job.together(partial(write_predictions, self.piece, self, result))
         if self.job.first:
             super()._write(result)
 
@@ -106,28 +111,37 @@ def fit_parallel(
     checkpoint_seconds = _check.number("checkpoint_seconds", checkpoint_seconds)
     watch = watch if watch is not None and job.first else Watch()
     logs = job.together(partial(opened, log if job.first else None))
-    resume = resume or (job.restarted and out is None)
+    before = job.agreed(job.noted) if out is None else None
+    out, resume = out if before is None else before, resume or before is not None
     given = job.agreed(lambda: files.may_write(config, _path(out), resume))
     found = job.together(data)
-    material: RankMaterial | BatchMaterial
-    if isinstance(found, Dataset) and job.shares_batches:
-        material, words = whole(config, found, job)
-    elif isinstance(found, Dataset):
-        material, words = cut(config, found, job, partition)
-    else:
-        material, words = of_pieces(config, found, job)
-    seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
-    problems: Sequence[Problem] = [material.problem(seed) for seed in seeds]
+    material, words, problems = job.together(partial(_shared, config, found, job, partition))
     folder = job.agreed(lambda: given or files.new_folder(config.data.graph))
     with files.claimed(folder) if job.first else nullcontext(), job.lasting(folder):
         job.agreed(lambda: _begin(folder, material, found, resume, watch))
+        job.note(folder)
         watch.say(words)
-        say = None if isinstance(found, Dataset) else partial(write_predictions, found.piece)
+        piece = None if isinstance(found, Dataset) else found.piece
         with told_too(logs, config, watch) as both:
-            runs = _train(job, folder, material, problems, both, checkpoint_seconds, say)
+            runs = _train(job, folder, material, problems, both, checkpoint_seconds, piece)
         result = Result(config, runs, folder)
         job.agreed(lambda: _end(folder, result))
     return result
+
+
+def _shared(
+    config: Config, found: Dataset | InPieces, job: Job, partition: str
+) -> tuple[RankMaterial | BatchMaterial, str, list[Problem]]:
+    """What a rank trains on, in words what is shared, and what each run is to learn."""
+    material: RankMaterial | BatchMaterial
+    if not isinstance(found, Dataset):
+        material, words = of_pieces(config, found, job)
+    elif job.shares_batches:
+        material, words = whole(config, found, job)
+    else:
+        material, words = cut(config, found, job, partition)
+    seeds = range(config.fit.seed, config.fit.seed + config.fit.runs)
+    return material, words, [material.problem(seed) for seed in seeds]
 
 
 def _refuse(config: Config, partition: str, batches: bool) -> None:
@@ -243,7 +257,7 @@ def _train(
     problems: Sequence[Problem],
     watch: Watch,
     checkpoint_seconds: float,
-    when_ended: Callable[[RankRun, RunResult], None] | None,
+    piece: Piece | None,
 ) -> list[RunResult]:
     """The runs of a folder, one after the other: those that are done are read."""
     results = job.agreed(lambda: _done(folder, len(problems)))
@@ -255,14 +269,12 @@ def _train(
         for index, problem in enumerate(problems):
             if index not in results:
                 how = material, index, problem, folder, False, checkpoint_seconds
-                yield RankRun(job, *how)
+                yield RankRun(job, piece, *how)
 
     try:
         for run in work(waiting(), 1, watch):
             if run is not None:
                 result = run.finish()
-                if when_ended is not None:
-                    job.together(partial(when_ended, run, result))
                 results[run.index] = result
                 watch.finish(run.folder, result)
                 watch.end(run.name, told(results[run.index], material.task.metric))

@@ -69,7 +69,7 @@ class Job:
         self.device, backend = _device_and_backend(device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-        _meet(backend)
+        self._store = dist.PrefixStore("job", _meet(backend))
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self.mesh = self._mesh()
 
@@ -90,6 +90,11 @@ class Job:
         return self.parallel == BATCHES
 
     @property
+    def shares_nodes(self) -> bool:
+        """Whether no rank has the whole graph."""
+        return self.sizes[NODES] > 1
+
+    @property
     def ranks(self) -> Ranks:
         """All of them."""
         return Ranks(dist.group.WORLD)
@@ -103,6 +108,17 @@ class Job:
     def restarted(self) -> bool:
         """Whether torchrun has begun again, after a process of the job was gone."""
         return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+
+    def note(self, folder: Path) -> None:
+        """Where this job's results are, for its next attempt."""
+        if self.first:
+            self._store.set("folder", str(folder))
+
+    def noted(self) -> Path | None:
+        """Where an earlier attempt of this job began to write."""
+        if not self.restarted or not self._store.check(["folder"]):
+            return None
+        return Path(self._store.get("folder").decode())
 
     def agreed(self, work: Callable[[], T]) -> T:
         """What the first rank gets of some work, on all ranks; where it fails, none goes on."""
@@ -170,8 +186,8 @@ class Job:
         dist.destroy_process_group()
 
 
-def _meet(backend: str) -> None:
-    """Make a group of all ranks."""
+def _meet(backend: str) -> dist.Store:
+    """Make a group of all ranks; the store where they met outlives an attempt."""
     store, rank, size = next(dist.rendezvous("env://", timeout=PATIENCE))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     for meeting in range(MEETINGS):
@@ -187,6 +203,7 @@ def _meet(backend: str) -> None:
             break
     # From now on whoever is late is at work.
     dist.distributed_c10d._set_pg_timeout(PATIENCE)
+    return store
 
 
 def refuse_outside() -> None:
@@ -257,5 +274,7 @@ def _of_communication(error: RuntimeError) -> bool:
     """Whether ranks could not be reached, as far as the words of libraries tell."""
     if isinstance(error, dist.DistError):
         return True
+    if type(error) is not RuntimeError:  # those of others say what is wrong
+        return False
     words = str(error).lower()
     return any(name in words for name in ("gloo", "nccl", "connection closed", "peer", "socket"))
