@@ -684,3 +684,17 @@ def test_entries_of_other_weights_are_those_of_a_graph_with_them(transition, sel
         weight = edges.weight.double().requires_grad_()
         of_graph = partial(graph.entries, torch.float64)
         assert torch.autograd.gradcheck(of_graph, weight)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil"])
+def test_entries_of_a_scipy_matrix_are_known_by_rows_and_coalesced(kind):
+    """What is known of edges goes by that order, whatever kind of matrix it was."""
+    source, target = np.array([2, 0, 2, 1, 0]), np.array([0, 2, 0, 1, 1])
+    matrix = sp.coo_array((np.arange(1.0, 6.0), (source, target)), (3, 3)).asformat(kind)
+    graph = Graph(matrix, transition=None)
+    assert graph.given_edges == 4
+    by_rows = sp.csr_array(matrix)
+    by_rows.sum_duplicates()
+    assert graph.matrix().weight.tolist() == [
+        by_rows.data[number] for number in graph.edge_order.tolist()
+    ]

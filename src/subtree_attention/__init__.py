@@ -10,7 +10,10 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # typing's, without importing typing
 if TYPE_CHECKING:
     from . import datasets as datasets
+    from . import explanations as explanations
     from . import feature_maps as feature_maps
+    from . import loaders as loaders
+    from . import nn as nn
     from . import ops as ops
     from .config import Config as Config
     from .datasets import Dataset as Dataset
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from .datasets import from_tables as from_tables
     from .datasets import planted as planted
     from .explanations import Attribution as Attribution
+    from .explanations import Attributor as Attributor
     from .explanations import Changes as Changes
     from .explanations import Explainer as Explainer
     from .explanations import Explanation as Explanation
@@ -64,6 +68,7 @@ _HOMES = {
     "Config": "config",
     "Dataset": "datasets",
     "Attribution": "explanations",
+    "Attributor": "explanations",
     "Changes": "explanations",
     "Explainer": "explanations",
     "Explanation": "explanations",
@@ -84,6 +89,7 @@ _HOMES = {
     "as_svg": "show.notebook",
     "attention": "ops",
     "datasets": "",
+    "explanations": "",
     "explain": "explanations",
     "explore": "show.notebook",
     "feature_maps": "",
@@ -96,7 +102,9 @@ _HOMES = {
     "from_pyg": "datasets",
     "from_tables": "datasets",
     "global_attention": "nn",
+    "loaders": "",
     "mesh": "partition",
+    "nn": "",
     "open": "runs",
     "ops": "",
     "parallelize": "nn",

@@ -38,11 +38,13 @@ def read_adjacency(
         return from_edge_index(adjacency, edge_weight)
     if hasattr(adjacency, "tocoo"):  # scipy.sparse, whose rows are sources
         _check_square(adjacency.shape)
-        coo = adjacency.tocoo()
-        if coo.dtype.kind not in "biuf":
-            raise TypeError(f"the adjacency matrix must hold real numbers, got {coo.dtype}")
+        if adjacency.dtype.kind not in "biuf":
+            raise TypeError(f"the adjacency matrix must hold real numbers, got {adjacency.dtype}")
+        rows = adjacency.astype("float64").tocsr()
+        rows.sum_duplicates()  # and by rows, whatever kind of matrix it was
+        coo = rows.tocoo()
         row, col = (torch.from_numpy(ends.astype("int64")) for ends in (coo.row, coo.col))
-        values = torch.from_numpy(coo.data.astype("float64"))
+        values = torch.from_numpy(coo.data)
         return _from_matrix(col, row, values, coo.shape, edge_weight)
     raise TypeError(
         "the adjacency must be an edge_index tensor of shape [2, E], a SparseTensor, or a "

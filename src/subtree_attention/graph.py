@@ -241,6 +241,14 @@ class Graph:
         """Its transition, and whether loops were added; of a sample, those that it stands for."""
         return self.stands_for or (self.transition, self.self_loops)
 
+    def stand_for(self, walks_by: tuple[str | None, bool] | None, added: Tensor) -> None:
+        """Be a sample of a graph that walks by this; some edges, `[E]`, are loops that were added:
+        no row of what is known of edges is theirs."""
+        self.stands_for = walks_by
+        if walks_by is None or walks_by[1]:
+            places = torch.arange(self.num_edges, device=self.device)
+            self._order = places.where(~added.to(self.device), self._given)
+
     @property
     def num_edges(self) -> int:
         """Number of directed edges, added self-loops included."""

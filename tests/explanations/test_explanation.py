@@ -352,3 +352,12 @@ class TestEdgesOfTheirOwn:
         x = torch.randn(self.edges.num_nodes, 5).double()
         with pytest.raises(ValueError, match="it needs edge_attr"):
             explain(self.layer(edge_dim=3), x, self.edges.index, 0)
+
+
+def test_a_model_that_does_something_else_is_not_explained():
+    class Twice(STAGNN):
+        def forward(self, *given, **more):
+            return 2 * super().forward(*given, **more)
+
+    with pytest.raises(TypeError, match="Twice has a forward of its own"):
+        explain(Twice(4, 8, 3), torch.randn(5, 4), torch.randint(5, (2, 9)), 0)

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
 
-from subtree_attention import STAGNN, Dataset, Graph, NeighborLoader
+from subtree_attention import STAGNN, Dataset, Graph, NeighborLoader, STAFormer
 from subtree_attention.datasets.features import from_scipy
 from subtree_attention.loaders import walk_graph
 
@@ -268,3 +268,24 @@ def test_a_model_learns_from_batches(data: Data) -> None:
             optimizer.step()
             losses.append(float(loss.detach()))
     assert sum(losses[-3:]) < 0.5 * sum(losses[:3])
+
+
+@pytest.mark.parametrize("transition", ["rw", "sym", "mean"])
+def test_added_loops_have_the_logit_of_loops_and_no_features(transition: str) -> None:
+    torch.manual_seed(0)
+    edges, attributes = torch.randint(30, (2, 90)), torch.randn(90, 3)
+    data = Data(x=torch.randn(30, 4), edge_index=edges, edge_attr=attributes)
+    model = STAFormer(4, 8, 3, layers=2, hops=1, edge_dim=3, transition=transition).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    whole = model(data.x, edges, edge_attr=attributes)
+    given = {"batch_size": 30, "transition": transition, "self_loops": True}
+    batch = next(iter(NeighborLoader(data, [-1, -1], **given)))
+    out = model(batch.x, walk_graph(batch), edge_attr=batch.edge_attr)
+    torch.testing.assert_close(out, whole[batch.n_id], rtol=1e-4, atol=1e-5)
+    out.square().sum().backward()
+    loop = model.blocks[0].conv.edge_gate.loop
+    ours = loop.grad.clone()
+    loop.grad = None
+    whole.square().sum().backward()
+    torch.testing.assert_close(ours, loop.grad, rtol=1e-3, atol=1e-5)

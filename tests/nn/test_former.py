@@ -14,6 +14,7 @@ from subtree_attention import STAGNN, Graph, STABlock, STAFormer, feature_maps
 from subtree_attention.config import MODELS, STAFormerSettings
 from subtree_attention.datasets.features import from_scipy
 from subtree_attention.nn import SparseFeatures, build, parameter_groups
+from subtree_attention.nn.edges import LinearEdgeGate
 from subtree_attention.ops import definition
 from tests.ops.cases import EDGES, FLOAT64_ERROR, assert_all_close, output_and_gradients
 
@@ -232,3 +233,22 @@ def test_one_block_behind_a_projection_is_the_papers_model(edges, x):
     for own, given in zip(block.parameters(), paper.parameters(), strict=True):
         own.data.copy_(given.data)
     assert_all_close([block(x, edges.index)], [paper(x, edges.index)], FLOAT64_ERROR)
+
+
+def test_a_part_of_ones_own_is_one_for_each_block():
+    gate = LinearEdgeGate(3, 2)
+    model = STAFormer(8, 8, 3, layers=3, edge_dim=3, edge_gate=gate)
+    gates = [block.conv.edge_gate for block in model.blocks]
+    assert gates[0] is gate
+    assert len({id(each) for each in gates}) == 3
+
+
+def test_what_is_not_decayed_is_found_in_a_model_of_ones_own():
+    torch.manual_seed(0)
+    model = STAFormer(4, 8, 3, layers=2)
+    groups = model.parameter_groups(0.1)
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
+    own = torch.nn.ModuleDict({"first": model.blocks[0], "second": model.blocks[1]})
+    inner = {id(p) for block in model.blocks for p in block.no_weight_decay()}
+    assert {id(p) for p in parameter_groups(own, 0.1)[1]["params"]} == inner
+    assert sum(len(group["params"]) for group in groups) == len([*model.parameters()])

@@ -305,3 +305,11 @@ def test_a_budget_for_a_while_leaves_all_as_it_was() -> None:
         assert memory.POOL.bounded is not None
     assert model.budget is own
     assert memory.POOL.bounded == bounded
+
+
+def test_a_layer_takes_its_size_from_x_before_it_plans() -> None:
+    x, walked = torch.randn(NODES, 6), graph()
+    plans = [STAConv(size, 8, memory="1GB").memory_plan(x, walked) for size in (-1, 6)]
+    assert plans[0] == plans[1]
+    with pytest.raises(ValueError, match="x has no columns"):
+        STAConv(-1, 8)(x[:, :0], walked)

@@ -50,6 +50,12 @@ def explainer_of(
             added, x = model.added(offset), model.features(x, labels)
         beside = beside if added is None else {REFERENCE: added, **beside}
         model = model.model
+    for known in (STAGNN, STAFormer, STAConv):
+        if isinstance(model, known) and type(model).forward is not known.forward:
+            raise TypeError(
+                f"{type(model).__name__} has a forward of its own, and an explanation knows that "
+                f"of {known.__name__} only: explain the {known.__name__} inside"
+            )
     given, more = (x, *given), {**more, "beside": beside}
     if isinstance(model, STAFormer) and not _is_linear(model):
         return Attributor(model, *given, **more)

@@ -27,7 +27,7 @@ def made(source: Source, sampled: Sampled, input_id: Tensor | None) -> Data:
         batch.input_id, batch.batch_size = input_id, len(input_id)
         batch.num_sampled_nodes = sampled.num_sampled_nodes
         batch.num_sampled_edges = sampled.num_sampled_edges
-    batch.walks_by = sampled.source.walks_by
+    batch.walks_by, batch.given_edges = sampled.source.walks_by, sampled.source.given_edges
     return batch
 
 
@@ -54,5 +54,5 @@ def walk_graph(batch: Any) -> Graph:
             raise ValueError("the edges of the batch were sorted anew: a transform changed them")
     rowptr = row_pointers(target.contiguous(), batch.num_nodes)
     graph = Graph.from_csr(rowptr, source, batch.entries, transition=None)
-    graph.stands_for = getattr(batch, "walks_by", None)
+    graph.stand_for(batch.walks_by, batch.e_id == batch.given_edges)
     return graph

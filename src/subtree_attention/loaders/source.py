@@ -52,7 +52,8 @@ class _OfData(Source):
 
     def __init__(self, data: Data) -> None:
         if data.edge_index is None:
-            raise ValueError("the graph has no edges: it needs edge_index")
+            instead = ", not adj_t" if getattr(data, "adj_t", None) is not None else ""
+            raise ValueError(f"the graph has no edges: it needs edge_index{instead}")
         if data.num_nodes is None:
             raise ValueError("the graph must say how many nodes it has: data.num_nodes = N")
         self.data, self.num_nodes = data, int(data.num_nodes)

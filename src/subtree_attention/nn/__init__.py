@@ -12,10 +12,11 @@ from .former import STAFormer
 from .heads import HeadGate, HeadMix
 from .labels import KnownLabels, Labelled, NodeNetwork, unwrapped
 from .linear import Linear, project
-from .models import BUILDERS, STAGNN, build, parameter_groups, set_memory, set_states
+from .models import BUILDERS, STAGNN, build, set_memory, set_states
 from .norms import BatchNorm
 from .offloaded import OffloadedFeatures
 from .parallel import Parallel, parallelize
+from .parts import parameter_groups
 from .pooling import GraphNetwork, pool
 from .readout import Readout
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from . import memory as memory_of
 from .block import STABlock
 from .features import Features, as_features, dropped
 from .linear import Linear
-from .parts import reset_children
+from .parts import parameter_groups, reset_children
 
 JUMPS: dict[str, Callable[[Sequence[Tensor]], Tensor]] = {
     "last": lambda blocks: blocks[-1],
@@ -85,11 +86,18 @@ class STAFormer(nn.Module):
         self.lin_in = Linear(in_channels, width) if projected else None
         widths = [width if projected else in_channels, *[width] * (count - 1)]
         how = {"transition": transition, "self_loops": self_loops, "dropout": dropout, **options}
-        self.blocks = nn.ModuleList(STABlock(each, width, hops, heads, **how) for each in widths)
+        self.blocks = nn.ModuleList()
+        for each in widths:
+            self.blocks.append(STABlock(each, width, hops, heads, **how))
+            how = {name: _another(part) for name, part in how.items()}
         last = count * width if jumping == "concat" else width
         self.lin_out = Linear(last, out_channels)
         first = self.blocks[0].conv
         self.budget = memory_of.check(memory, first.feature_map, first.edge_dim)
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """Groups for an optimiser: hop weights, gates of heads and betas are not decayed."""
+        return parameter_groups(self, weight_decay)
 
     def reset_parameters(self) -> None:
         """Back to fresh initial values."""
@@ -157,3 +165,8 @@ class STAFormer(nn.Module):
             f"{type(self).__name__}({', '.join(map(str, sizes))}, layers={len(self.blocks)}, "
             f"hops={first.hops}, heads={first.heads})"
         )
+
+
+def _another(part: Any) -> Any:
+    """An option for one more block: a module of somebody's own is not shared among blocks."""
+    return copy.deepcopy(part) if isinstance(part, nn.Module) else part

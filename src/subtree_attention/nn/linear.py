@@ -82,8 +82,7 @@ class Linear(nn.Module):
         """[N, in_channels] -> [N, out_channels]."""
         if not isinstance(x, Tensor) or x.layout != torch.strided or not x.dim():
             x = as_features(x)
-        if self.in_channels == -1:
-            self._make(x.size(-1))
+        self.take_size_of(x)
         self.check(x)
         if isinstance(x, Tensor):
             x = drop(x, self.dropout, self.training)
@@ -91,6 +90,13 @@ class Linear(nn.Module):
         dropout = self.dropout if self.training else 0.0
         out = x.times(self.weight.t().contiguous(), dropout)
         return out if self.bias is None else out + self.bias
+
+    def take_size_of(self, x: Features) -> None:
+        """Where the number of columns is not known, it is that of this x."""
+        if self.in_channels == -1:
+            if not x.size(-1):
+                raise ValueError("x has no columns, so this layer cannot take their number from it")
+            self._make(x.size(-1))
 
     def check(self, x: Features) -> None:
         """Refuse an x that does not fit."""

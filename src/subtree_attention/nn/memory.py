@@ -153,8 +153,11 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     groups = -(-layer.heads // way.heads)
     given = column * way.heads * (2 * layer.key_channels + layer.value_channels)
     mapped = column * way.heads * (2 * sizes.channels + layer.value_channels)
-    levels = 1 if layer.aggregation.hop_weights() is not None else layer.hops + 2
-    out = column * way.heads * layer.value_channels * levels
+    weighted = layer.aggregation.hop_weights() is not None
+    level = column * way.heads * layer.value_channels
+    # Levels that are needed side by side: as they are, gated, and as aggregations take them.
+    levels = 0 if weighted else LEVELS * (layer.hops + 1) * level
+    out = level if weighted else level + levels
     heads = column * layer.heads * layer.aggregation.width
     beside = 0 if layer.beside is None else given + 2 * heads
     # Global attention within the graphs of a batch: what nodes bring, and what they find.
@@ -171,7 +174,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
         return _Bytes(0, forward + beside + 3 * states, mix, 0, numbers, walked.rooms)
     of_x = 2 * column * layer.lin_query.in_channels  # gradients of x, one added to another
     grads = max(mapped + walked.backward, mapped + given + of_x)  # first of the walk, then of x
-    kept = 0 if way.again else mapped + walked.kept
+    kept = levels + (0 if way.again else mapped + walked.kept)
     backward = mapped + walked.kept + grads + heads + (out if groups > 1 else 0) + of_x // 2
     numbers = groups * walked.numbers
     if way.again:  # all of the forward pass once more
@@ -183,6 +186,8 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     return _Bytes(kept + beside, forward, mix, backward, numbers, walked.rooms)
 
 
+LEVELS = 3
+"""How often the levels of all hops are there where they are not summed at once."""
 NORMS = (nn.LayerNorm, nn.modules.batchnorm._NormBase)
 
 
@@ -205,7 +210,8 @@ def _around(model: nn.Module, layers: Sequence[nn.Module], call: Call) -> tuple[
             kept += (2 if call.training else 1) * width * column
     dropped_first: Any = layers and getattr(model, "input_dropout", 0.0)
     if dropped_first and call.training and call.dense:
-        kept += int(getattr(layers[0], "in_channels", 0)) * column
+        first: Any = layers[0]
+        kept += first.lin_query.in_channels * column
     return kept, 3 * widest * column
 
 
@@ -349,6 +355,9 @@ class Budget:
                 "memory= plans calls one by one, not what is compiled, exported or transformed: "
                 "there, bound states by state_bytes instead"
             )
+        for part in model.modules():
+            if isinstance(part, Linear):
+                part.take_size_of(x)
         call = Call.of(x, graph, model, batched)
         if call not in self.plans:
             if len(self.plans) == MOST_PLANS:  # of batches, each of a size of its own

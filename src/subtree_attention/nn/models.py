@@ -21,7 +21,7 @@ from .features import Features, as_features
 from .former import STAFormer
 from .heads import per_head
 from .linear import Linear
-from .parts import reset_children
+from .parts import parameter_groups, reset_children
 from .smoothing import smoothed
 
 
@@ -220,15 +220,3 @@ def keeping_to(model: nn.Module, memory: str | int | None) -> Iterator[None]:
             part.budget = its_budget
         for layer, way in ways:
             layer.way = way
-
-
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Groups for an optimiser: what a model names in `no_weight_decay()`, if it has that, is not
-    decayed."""
-    _check.kind("model", model, nn.Module, "a model")
-    weight_decay = _check.number("weight_decay", weight_decay)
-    kept = list(getattr(model, "no_weight_decay", list)())
-    ids = {id(parameter) for parameter in kept}
-    decayed = [p for p in model.parameters() if id(p) not in ids]
-    groups = [{"params": decayed, "weight_decay": weight_decay}]
-    return [*groups, {"params": kept, "weight_decay": 0.0}] if kept else groups

@@ -76,3 +76,17 @@ def takes(function: Any, name: str) -> bool:
     """Whether a function has an argument of that name, or takes any."""
     has = signature(function).parameters
     return name in has or any(each.kind is Parameter.VAR_KEYWORD for each in has.values())
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups for an optimiser: what a model, or any part of it, names in `no_weight_decay()` is not
+    decayed."""
+    _check.kind("model", model, nn.Module, "a model")
+    weight_decay = _check.number("weight_decay", weight_decay)
+    kept: dict[int, nn.Parameter] = {}
+    for part in model.modules():
+        named: Any = getattr(part, "no_weight_decay", list)
+        kept |= {id(parameter): parameter for parameter in named()}
+    decayed = [parameter for parameter in model.parameters() if id(parameter) not in kept]
+    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": weight_decay}]
+    return [*groups, {"params": [*kept.values()], "weight_decay": 0.0}] if kept else groups

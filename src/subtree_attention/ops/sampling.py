@@ -78,7 +78,7 @@ class Sampled:
     def graph(self) -> Graph:
         """What the operator walks on: a matrix of `entries`, as they are."""
         graph = Graph.from_csr(self.rowptr, self.col, self.entries, transition=None)
-        graph.stands_for = self.source.walks_by
+        graph.stand_for(self.source.walks_by, self.e_id == self.source.given_edges)
         return graph
 
     def __repr__(self) -> str:
