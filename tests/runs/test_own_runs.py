@@ -17,6 +17,7 @@ import subtree_attention as sta
 from subtree_attention import io
 from subtree_attention.runs import predict
 from subtree_attention.runs.folder import GRAPH
+from subtree_attention.runs.predictions import write_columns
 from subtree_attention.train.recipes import recipe
 from subtree_attention.train.step import Trainer
 from tests.runs.format1 import downgrade
@@ -442,3 +443,23 @@ def test_a_folder_with_a_run_is_refused_before_tables_are_read(
     tables = ["--nodes", "nobody.csv", "--edges", "nothing.csv", "--target", "label"]
     code, _, err = run_sta("train", *tables, "--out", str(trained))
     assert (code, "holds a run already" in err) == (2, True)
+
+
+def test_a_run_with_batch_norm_is_opened_as_any(tmp_path: Path) -> None:
+    """Its counter is the one weight that is no float32."""
+    how = {"model": "staformer", "norm": "batch", "epochs": 3, "layers": 1, "runs": 1}
+    result = sta.fit(sta.recipe("digits", **how), tmp_path / "out", device="cpu")
+    run = sta.open(result.folder)
+    logits = run.model(run.dataset.features, run.graph)
+    assert logits.argmax(1).tolist() == run.logits.argmax(1).tolist()
+    assert sta.predict(result.folder).ids == run.unit_ids
+
+
+def test_large_numbers_keep_what_tells_them_apart(tmp_path: Path) -> None:
+    values = np.array([1_700_004_605.25, 28.1234567891])
+    own = {"id": ["a", "b"], "prediction": values.tolist()}
+    write_columns(tmp_path / "p.csv", own, {"low": values}, False, {"prediction": float})
+    assert (tmp_path / "p.csv").read_text().splitlines()[1:] == [
+        "a,1700004605.25,1700004605.25",
+        "b,28.12345679,28.12345679",
+    ]

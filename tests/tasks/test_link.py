@@ -1,5 +1,6 @@
 """Link prediction: how links are split, what is walked on, and that it is learnt."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -285,3 +286,13 @@ def test_groups_are_learnt_and_a_run_goes_on_with_the_same_numbers(
     nothing = [told.told()[name] == "-" for name in ("Hits@20", "Hits@50", "Hits@100")]
     assert nothing == [False, True, True]
     assert told.named()["ROC-AUC"] == pytest.approx(result.runs[0].test)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5])
+def test_the_loss_is_a_mean_over_the_pairs_that_a_step_asks_about(share: float) -> None:
+    task = LinkPrediction(Settings(mask=share))
+    target = torch.cat([torch.ones(1000), torch.zeros(400)]).long()
+    logits = torch.zeros(1400, 2)
+    logits[: round(1000 * (1 - share)) if share else 0, 1] = CERTAIN  # walked on
+    loss = task.loss(torch.nn.Identity(), target, torch.ones(1400, dtype=torch.bool), 2)(logits)
+    assert float(loss) == pytest.approx(math.log(2), abs=1e-4)

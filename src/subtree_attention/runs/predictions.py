@@ -25,6 +25,8 @@ from .saved import Folder, SavedRun, open
 
 OWN_COLUMNS = ("id", "prediction", "known")
 """Of a file of predictions; probabilities or the ends of intervals follow."""
+LARGE = 1e6
+"""Numbers from that size on may differ in their tenth digit."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +165,9 @@ def write_columns(
     lines = _Lines()
     writer = csv.writer(lines)
     writer.writerow(map(escaped, [*own, *shares]))
+    told = _number if kinds.get("prediction") is float else "{:.6g}".format
     for *row, numbers in zip(*own.values(), np.stack([*shares.values()], 1), strict=True):
-        writer.writerow([*map(_cell, row), *(f"{value:.6g}" for value in numbers)])
+        writer.writerow([*map(_cell, row), *map(told, numbers.tolist())])
     io.write_bytes(path, "".join(lines).encode())
 
 
@@ -173,8 +176,13 @@ def _cell(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, float):
-        return f"{value:.10g}"
+        return _number(value)
     return escaped(json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value)
+
+
+def _number(value: float) -> str:
+    """One that is predicted or known: ten digits, and of large ones, such as times, fifteen."""
+    return f"{value:.{10 if abs(value) < LARGE else 15}g}"
 
 
 class _Lines(list[str]):

@@ -110,11 +110,13 @@ class SavedRun:
         path, settings = self.folder / files.MODEL, self.config.model
         (weights, _), sizes = io.read_tensors(path, REMEDY), self._sizes
         files.check_listed(path)
-        if any(weight.dtype != torch.float32 for weight in weights.values()):
-            raise FileError(f"{path} does not fit its own settings: weights must be float32")
         try:
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
-                self.task.network(settings, *sizes).load_state_dict(weights, assign=True)
+                claimed = self.task.network(settings, *sizes)
+            kinds = {name: each.dtype for name, each in claimed.state_dict().items()}
+            claimed.load_state_dict(weights, assign=True)
+            if kinds != {name: each.dtype for name, each in weights.items()}:
+                raise TypeError("weights must be float32")  # all but what batch norm counts
             model = self.task.network(settings, *sizes)
             model.load_state_dict(weights)
         except (TypeError, ValueError, RuntimeError, MemoryError) as error:

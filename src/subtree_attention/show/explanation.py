@@ -365,7 +365,9 @@ def _title(told: dict[str, Any]) -> str:
     if told["probability"] is None:
         label, (low, high) = label.replace("class", "number"), told["interval"]
         name, value = plain(told["class"]), told["logit"][0]
-        line = f"{name}: {value:.6g}; the interval of the prediction is {low:.6g} to {high:.6g}"
+        digits = 6 if abs(value) < 1e5 else 12  # of times, for one, the last ones differ
+        value, low, high = (f"{number:.{digits}g}" for number in (value, low, high))
+        line = f"{name}: {value}; the interval of the prediction is {low} to {high}"
         return f"{title}, {label}{_part(told)}\n{line}"
     rival = "runner-up" if told["class"] == told["predicted"] else "against"
     whose = ("logit of", "rather than" if told["rather"] else rival)

@@ -102,8 +102,12 @@ class LinkPrediction(Classification):
         return LinkNetwork(encoder, width, self.settings.decoder, dropout)
 
     def loss(self, model: nn.Module, target: Tensor, mask: Tensor, outputs: int) -> Loss:
-        """Binary cross-entropy of logits [P, 2], each pair alike."""
-        return cross_entropy(target, mask, outputs)
+        """Binary cross-entropy of logits [P, 2], each pair alike that a step asks about."""
+        loss = cross_entropy(target, mask, outputs)
+        if not self.settings.mask:
+            return loss
+        walked = (1 - self.settings.mask) * (mask & (target == 1)).sum()  # which are certain
+        return lambda logits: loss(logits) * (mask.sum() / (mask.sum() - walked))
 
     def inputs(self, dataset: Dataset, known: Tensor | None = None) -> dict[str, Any]:
         """Of a graph that nothing is learnt from: no pair."""

@@ -252,7 +252,8 @@ def unknown(table: Table, ends: Ends, inside: np.ndarray, names: Names, unknown_
         raise TableError(
             f"{table.name}: no edge is between two nodes of the table (the first: {pair}); are "
             f"'{ends.source}' and '{ends.dest}' the ends, and do they hold ids as they are "
-            f"written there, such as {example!r}?{more.replace(';', ' Note:', 1)}"
+            f"written there, such as {example!r}? New nodes of a run's graph join it by "
+            f"'sta predict --join'.{more.replace(';', ' Note:', 1)}"
         )
     dropped = f"{counted(count, 'edge')} to unknown nodes, dropped (the first: {pair}){more}"
     if unknown_ends != "drop" and (row := table.first(outside)) is not None:

@@ -123,7 +123,7 @@ def _check_alike(name: str, first: SavedRun, other: str, run: SavedRun) -> None:
     """Refuse what has no units in common, or no score."""
     if "pair" in (first.task.unit, run.task.unit):
         raise ValueError(
-            "links are not compared: each run draws pairs of its own. 'sta report' shows each run"
+            "runs on links cannot be compared side by side: 'sta report RUN' shows each of them"
         )
     kinds = [(one.task.kind, one.task.unit) for one in (first, run)]
     if kinds[0] != kinds[1]:
