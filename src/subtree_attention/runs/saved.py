@@ -114,9 +114,9 @@ class SavedRun:
             with torch.device("meta"):  # takes no memory, whatever sizes the header claims
                 claimed = self.task.network(settings, *sizes)
             kinds = {name: each.dtype for name, each in claimed.state_dict().items()}
-            claimed.load_state_dict(weights, assign=True)
-            if kinds != {name: each.dtype for name, each in weights.items()}:
+            if any(weights[name].dtype != kinds[name] for name in weights.keys() & kinds):
                 raise TypeError("weights must be float32")  # all but what batch norm counts
+            claimed.load_state_dict(weights, assign=True)
             model = self.task.network(settings, *sizes)
             model.load_state_dict(weights)
         except (TypeError, ValueError, RuntimeError, MemoryError) as error:
