@@ -107,7 +107,8 @@ class LinkPrediction(Classification):
         if not self.settings.mask:
             return loss
         walked = (1 - self.settings.mask) * (mask & (target == 1)).sum()  # which are certain
-        return lambda logits: loss(logits) * (mask.sum() / (mask.sum() - walked))
+        scale = mask.sum() / (mask.sum() - walked)
+        return lambda logits: loss(logits) * scale
 
     def inputs(self, dataset: Dataset, known: Tensor | None = None) -> dict[str, Any]:
         """Of a graph that nothing is learnt from: no pair."""
