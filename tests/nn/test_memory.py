@@ -313,3 +313,8 @@ def test_a_layer_takes_its_size_from_x_before_it_plans() -> None:
     assert plans[0] == plans[1]
     with pytest.raises(ValueError, match="x has no columns"):
         STAConv(-1, 8)(x[:, :0], walked)
+
+
+def test_without_hops_there_is_a_plan_too() -> None:
+    for model in (STAConv(6, 8, hops=0, memory="1GB"), STAGNN(6, 8, 3, hops=0, memory="1GB")):
+        assert model(torch.randn(NODES, 6), graph()).isfinite().all()

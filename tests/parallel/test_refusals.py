@@ -35,6 +35,7 @@ class Own(nn.Module):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
+        (lambda: sta.STAGNN(3, 8, 2, memory="1GB"), "memory= plans by the sizes of one rank"),
         (lambda: sta.STAConv(3, 4, edge_dim=2), r"features of edges \(edge_dim\)"),
         (lambda: sta.STAConv(3, 4, feature_map="softmax"), "powers of the whole matrix"),
         (lambda: Own(nn.Dropout(0.5)), r"subtree_attention\.nn\.Dropout"),

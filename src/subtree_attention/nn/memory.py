@@ -170,7 +170,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     forward += (result if apart else heads) if groups > 1 else 0
     if not call.training:
         mix = 2 * result if apart else 2 * heads + 2 * result
-        numbers = groups * walked.numbers / walked.walks
+        numbers = groups * walked.numbers / max(walked.walks, 1)
         return _Bytes(0, forward + beside + 3 * states, mix, 0, numbers, walked.rooms)
     of_x = 2 * column * layer.lin_query.in_channels  # gradients of x, one added to another
     grads = max(mapped + walked.backward, mapped + given + of_x)  # first of the walk, then of x
@@ -178,7 +178,7 @@ def _of_layer(layer: STAConv, call: Call, way: Way) -> _Bytes:
     backward = mapped + walked.kept + grads + heads + (out if groups > 1 else 0) + of_x // 2
     numbers = groups * walked.numbers
     if way.again:  # all of the forward pass once more
-        numbers += numbers / walked.walks
+        numbers += numbers / max(walked.walks, 1)
         backward = max(backward, forward + heads)
     mix = kept + 3 * heads + 2 * result
     beside += 2 * states
@@ -309,7 +309,7 @@ def make(model: nn.Module, call: Call, memory: int | str, there: int = 0) -> Pla
         _of_layer(*each).rooms for each in zip(layers, [call] * len(layers), ways, strict=True)
     )
     pooled = max(rooms, given - taken)
-    times = max(1.0, round(numbers / base, 2))
+    times = max(1.0, round(numbers / base, 2)) if base else 1.0
     return Plan(given + there, taken + there, tuple(ways), times, parts, pooled, call.training)
 
 

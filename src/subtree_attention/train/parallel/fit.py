@@ -286,11 +286,13 @@ def _train(
 def write_predictions(piece: Piece, run: RankRun, result: RunResult) -> None:
     """What a run says of the nodes of a piece, as RUN/predictions/part-RANK.csv: where no rank has
     the graph, nobody could ask for it later."""
-    task, names = run.material.task, run.material.task.names(run.material.about)
+    task, about = run.material.task, run.material.about
+    names, own = task.names(about), run.material.graph.nodes.cpu()
     target = run.problem.target.cpu().numpy(), run.problem.split.to("cpu")
     found = {**task.derived(*target), **result.found}
     outputs = run.own_outputs().double().cpu().numpy()
-    answers = task.answers(outputs, piece.y.numpy(), found, names)
+    known = task.target(about)[own].cpu().numpy()  # as it is learnt, of which answers are made
+    answers = task.answers(outputs, known, found, names)
     folder = run.folder / PREDICTIONS
     folder.mkdir(parents=True, exist_ok=True)
     rank = run.material.ranks.rank
