@@ -184,16 +184,16 @@ def _check_model(model: nn.Module) -> None:
     if any(is_lazy(each) for each in model.parameters()):
         raise ValueError("this model has not seen x yet: make it with in_channels, not with -1")
     for module in model.modules():
-        if getattr(module, "budget", None) is not None:
-            raise NotImplementedError(
-                "memory= plans by the sizes of one rank, and others would walk in other parts: "
-                "leave it out, or share the work among more ranks"
-            )
         if reason := _problem(module):
             raise NotImplementedError(f"{type(module).__name__} cannot be parallelized: {reason}")
 
 
 def _problem(module: nn.Module) -> str | None:
+    if getattr(module, "budget", None) is not None:
+        return (
+            "memory= plans by the sizes of one rank, and others would walk in other parts: leave "
+            "it out, or share the work among more ranks"
+        )
     if isinstance(module, STAConv):
         if module.edge_gate is not None:
             return "features of edges (edge_dim) need the whole graph on one rank"
